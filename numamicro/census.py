@@ -1,0 +1,93 @@
+"""Where pages really are: asked of the kernel, never assumed.
+
+The kernel is asked by move_pages(2), which names the node of every page. Where a container's
+seccomp filter forbids that, /proc/self/numa_maps tells the same in sums. Where neither answers,
+the share is unknown, which is not the same as wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numamicro.matrix import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numamicro._cpu import Arena
+    from numamicro.topology import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """How many pages each node holds, who said so, and how large a page was counted.
+
+    A negative key is an errno in place of a node: the page was never written, for example.
+    """
+
+    by: str | None
+    pages: Mapping[int, int]
+    page_bytes: int
+
+
+def placement(arena: Arena, length: int, nodes: Collection[int], machine: Machine) -> Placement:
+    """Give where the first `length` bytes of an arena are, and what share is on `nodes`."""
+    huge_share = huge_page_share(arena.address, length)
+    huge = machine.huge_page_bytes if huge_share == 1.0 else None
+    counted = take_census(arena, length, huge or machine.page_bytes)
+    total = sum(counted.pages.values())
+    on_target = sum(counted.pages.get(index, 0) for index in nodes)
+    return Placement(
+        share=on_target / total if total else None,
+        by=counted.by,
+        pages=counted.pages,
+        page_bytes=counted.page_bytes,
+        huge_share=huge_share,
+    )
+
+
+def take_census(arena: Arena, length: int, page_bytes: int) -> Census:
+    """Count pages by node: by move_pages, else from numa_maps, else not at all."""
+    try:
+        return Census("move_pages", arena.census(0, length, page_bytes), page_bytes)
+    except OSError:
+        return _numa_maps_census(arena.address, arena.address + length)
+
+
+def _numa_maps_census(start: int, end: int) -> Census:
+    pages: dict[int, int] = {}
+    page_bytes = 4096
+    try:
+        lines = Path("/proc/self/numa_maps").read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return Census(None, {}, page_bytes)
+    for line in lines:
+        address = re.match(r"[0-9a-f]+", line)
+        if address is None or not start <= int(address[0], 16) < end:
+            continue
+        for index, count in re.findall(r" N(\d+)=(\d+)", line):
+            pages[int(index)] = pages.get(int(index), 0) + int(count)
+        if size := re.search(r" kernelpagesize_kB=(\d+)", line):
+            page_bytes = int(size[1]) * 1024
+    return Census("numa_maps" if pages else None, pages, page_bytes)
+
+
+def huge_page_share(address: int, length: int) -> float | None:
+    """Give the share of touched memory in a range that huge pages back; None when not told."""
+    try:
+        text = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    resident = huge = 0
+    inside = False
+    for line in text.splitlines():
+        if mapping := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(mapping[1], 16) < address + length and address < int(mapping[2], 16)
+        elif inside and line.startswith("Rss:"):
+            resident += int(line.split()[1])
+        elif inside and line.startswith(("AnonHugePages:", "Private_Hugetlb:")):
+            huge += int(line.split()[1])
+    return min(huge / resident, 1.0) if resident else None

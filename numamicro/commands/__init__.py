@@ -1,0 +1,10 @@
+"""One file a command: its arguments, and what it does with them. COMMANDS is the list.
+
+A command imports what it needs when it runs: ``--help`` must not wait for numpy or the kernels.
+"""
+
+from __future__ import annotations
+
+from numamicro.commands import matrix, show
+
+COMMANDS = (matrix, show)

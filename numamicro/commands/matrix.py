@@ -1,0 +1,258 @@
+"""``matrix``: measure this machine."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numamicro import __version__, output
+from numamicro.commands.options import add_format, parse_numbers
+from numamicro.commands.show import print_matrix
+from numamicro.errors import NumamicroError
+from numamicro.exit import Exit, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from numamicro.journal import Journal
+    from numamicro.matrix import CostMatrix, Header
+    from numamicro.measure import Progress
+    from numamicro.plan import Plan
+    from numamicro.topology import Machine
+    from numamicro.wishes import Wishes
+
+_PROGRESS_SECONDS = 5.0
+"""Where standard error is a log and no terminal, progress adds a line at most this often."""
+
+_EXAMPLES = """\
+examples:
+  python -m numamicro matrix --quick              first look, in half a minute
+  python -m numamicro matrix -o nps4.json         measure and keep the result
+  python -m numamicro matrix --list               what would be measured, and how long it takes
+  python -m numamicro matrix --nodes 0,1 --only latency
+  python -m numamicro matrix -o nps4.json --resume    go on after Ctrl-C
+
+exit status: 0 done; 2 bad input; 3 done, but some cells failed; 130 ended by Ctrl-C (what was
+measured is kept)
+"""
+
+
+def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command's arguments."""
+    command = subparsers.add_parser(
+        "matrix",
+        help="measure bandwidth and latency from every node to every node",
+        description="Measure bandwidth and latency from every node's CPUs to every node's memory.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    level = command.add_mutually_exclusive_group()
+    for name, text in (
+        ("quick", "one process a cell: indicative"),
+        ("thorough", "more processes and samples"),
+    ):
+        level.add_argument(f"--{name}", dest="level", action="store_const", const=name, help=text)
+    add("--time", metavar="T", help="budget for measuring: 90, 2m, 1h")
+    add("--only", metavar="PROBE", action="append", default=[], help="bandwidth, latency/load, ...")
+    add("--nodes", metavar="LIST", help="only these nodes, as 0,2-3")
+    add("--threads", metavar="LIST", help="only these team sizes, as 1,8,16")
+    add("--memory", metavar="SIZE", help="size of each buffer: 512M, 1G")
+    add("--seed", metavar="N", type=int, default=1, help="for data and order (default 1)")
+    add("--list", action="store_true", help="print the cases and the estimate, measure nothing")
+    add("-o", "--output", metavar="FILE", help="keep the result; without it nothing is written")
+    add("--resume", action="store_true", help="go on with the unfinished run beside the output")
+    add("--label", metavar="TEXT", help="a name for this setting, kept in the file")
+    add("-q", "--quiet", action="store_true", help="no progress on standard error")
+    add_format(command)
+    command.set_defaults(run=run, level="default")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, measure, save and print."""
+    from numamicro.plan import make_plan
+    from numamicro.probes import all_probes
+    from numamicro.topology import discover
+
+    wishes = _wishes(arguments)
+    machine = discover()
+    plan = make_plan(machine, wishes, all_probes())
+    if arguments.list:
+        return _print_plan(plan, arguments.format)
+    target = Path(arguments.output) if arguments.output else None
+    if output.is_closed() and target is None:
+        raise NumamicroError("standard output is closed: name a file with -o to keep the result")
+    return _measure(plan, machine, arguments, target)
+
+
+def _wishes(arguments: argparse.Namespace) -> Wishes:
+    from numamicro.units import parse_bytes, parse_seconds
+    from numamicro.wishes import LEVELS, Wishes
+
+    if not 0 <= arguments.seed < 2**63:
+        raise NumamicroError(f"--seed {arguments.seed}: write a whole number from 0 to 2^63 - 1")
+    return Wishes(
+        level=LEVELS[arguments.level],
+        seconds=parse_seconds(arguments.time) if arguments.time else None,
+        only=tuple(name for text in arguments.only for name in text.split(",")),
+        nodes=parse_numbers(arguments.nodes, "--nodes") if arguments.nodes else (),
+        threads=parse_numbers(arguments.threads, "--threads") if arguments.threads else (),
+        memory=parse_bytes(arguments.memory) if arguments.memory else None,
+        seed=arguments.seed,
+    )
+
+
+def _measure(
+    plan: Plan, machine: Machine, arguments: argparse.Namespace, target: Path | None
+) -> int:
+    from numamicro.journal import Journal
+    from numamicro.matrix import CostMatrix
+    from numamicro.measure import Runner
+
+    header = _header(plan, machine, arguments.label)
+    journal = Journal(target.with_name(f"{target.name}.part") if target else None)
+    identity = {"plan": header.plan, "boot_id": header.boot_id, "tool": header.tool}
+    if arguments.resume:
+        journal.resume(identity)
+    else:
+        journal.start(identity)
+    with _signals_stop_the_run(), _progress(arguments.quiet) as observe:
+        signum = Runner(plan, machine, journal, observe).run()
+    matrix = CostMatrix(header, journal.fold())
+    unsaved = _save(matrix, journal, target, finished=signum is None)
+    print_matrix(matrix, arguments.format)
+    if unsaved is not None:
+        raise unsaved
+    if signum is not None:
+        return Exit.SIGNAL + signum
+    return status_of(matrix)
+
+
+def _header(plan: Plan, machine: Machine, label: str | None) -> Header:
+    from datetime import UTC, datetime
+
+    from numamicro.identity import boot_id, machine_id
+    from numamicro.matrix import Header
+    from numamicro.setting import read_setting
+
+    wishes = plan.wishes
+    return Header(
+        tool=f"numamicro {__version__}",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        origin="measured",
+        machine=machine,
+        label=label,
+        machine_id=machine_id(),
+        boot_id=boot_id(),
+        setting=read_setting(),
+        plan={
+            "level": wishes.level.name,
+            "processes": wishes.level.processes,
+            "samples": wishes.level.samples,
+            "seed": wishes.seed,
+            "only": list(wishes.only),
+            "nodes": list(wishes.nodes),
+            "threads": list(wishes.threads),
+            "memory": wishes.memory,
+        },
+        budget=wishes.budget,
+    )
+
+
+def _save(
+    matrix: CostMatrix, journal: Journal, target: Path | None, *, finished: bool
+) -> NumamicroError | None:
+    """Write the result, and give what stood in the way rather than raise: it can still be shown."""
+    from numamicro.file import write_matrix
+
+    if target is None:
+        return None
+    try:
+        write_matrix(matrix, target)
+    except NumamicroError as error:
+        journal.close()
+        return error
+    if finished:
+        journal.discard()
+    else:
+        journal.close()
+    return None
+
+
+@contextmanager
+def _signals_stop_the_run() -> Iterator[None]:
+    """Turn the signals that ask a program to end into :class:`Stopped`, raised once."""
+    from numamicro.measure import Stopped
+
+    asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(signum: int, _frame: FrameType | None) -> None:
+        for each in asking:  # a second Ctrl-C must not interrupt the saving
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(signum)
+
+    before = {each: signal.signal(each, stop) for each in asking}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """Give the function that says how far a run is: one line, rewritten on a terminal."""
+    terminal = sys.stderr.isatty()
+    last = -_PROGRESS_SECONDS
+
+    def observe(progress: Progress) -> None:
+        nonlocal last
+        if quiet or (not terminal and progress.elapsed - last < _PROGRESS_SECONDS):
+            return
+        last = progress.elapsed
+        text = f"[{progress.done}/{progress.total}] {progress.elapsed:.0f} s  {progress.case.key}"
+        print(f"\r\033[K{text[:_width()]}" if terminal else text, end="" if terminal else "\n",
+              file=sys.stderr, flush=True)
+
+    try:
+        yield observe
+    finally:
+        if terminal and not quiet:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _width() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns - 1
+
+
+def _print_plan(plan: Plan, style: str) -> int:
+    """Print what would be measured, most important first."""
+    rows = [
+        {
+            "priority": item.priority.name.lower(),
+            "case": item.case.key,
+            "seconds": round(item.seconds * plan.wishes.level.processes, 1),
+            "waived": item.waived.text if item.waived else None,
+        }
+        for item in plan.planned
+    ]
+    estimate = f"about {plan.seconds:.0f} s of a budget of {plan.wishes.budget:.0f} s"
+    if style == "json":
+        import json
+
+        document = {"seconds": plan.seconds, "budget": plan.wishes.budget, "cases": rows}
+        output.emit(json.dumps(document, indent=1) + "\n")
+        return Exit.DONE
+    from tabulate import tabulate
+
+    shown = [[row["priority"], row["case"], row["waived"] or f"{row['seconds']} s"] for row in rows]
+    table = tabulate(shown, headers=["first", "case", "estimate"], tablefmt=style)
+    output.emit(f"{table}\n\n{len(plan.to_measure)} cases, {estimate}\n")
+    return Exit.DONE

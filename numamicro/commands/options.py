@@ -1,0 +1,42 @@
+"""Options that several commands share, and lists as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from numamicro.errors import NumamicroError
+
+if TYPE_CHECKING:
+    import argparse
+
+STYLES = ("plain", "github", "pipe", "grid", "html", "latex", "tsv", "json")
+_MOST_NUMBERS = 100_000
+
+
+def add_format(command: argparse.ArgumentParser) -> None:
+    """Add --format and --json."""
+    command.add_argument("--format", choices=STYLES, default="plain", help="default plain")
+    command.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="same as --format json"
+    )
+
+
+def parse_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Read ``0,2-3`` as (0, 2, 3).
+
+    Raises
+    ------
+    NumamicroError
+        The text is no list of numbers; the sentence names `option`.
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip(), re.ASCII)
+        if match is None:
+            raise NumamicroError(f"{option} {text}: write numbers as 0,2-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or len(numbers) + last - first > _MOST_NUMBERS:
+            raise NumamicroError(f"{option} {text}: write numbers as 0,2-3")
+        numbers += range(first, last + 1)
+    return tuple(dict.fromkeys(numbers))

@@ -1,0 +1,54 @@
+"""``show``: print a result file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numamicro import output
+from numamicro.commands.options import add_format
+from numamicro.exit import Exit
+
+if TYPE_CHECKING:
+    from numamicro.matrix import CostMatrix
+
+_EXAMPLES = """\
+examples:
+  python -m numamicro show nps4.json
+  python -m numamicro show nps4.json --format github    tables to paste into an issue
+"""
+
+
+def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command's arguments."""
+    command = subparsers.add_parser(
+        "show",
+        help="print a result file",
+        description="Print a result file as tables.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("file", metavar="FILE")
+    add_format(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the file and print it."""
+    from numamicro.file import read_matrix
+
+    print_matrix(read_matrix(Path(arguments.file)), arguments.format)
+    return Exit.DONE
+
+
+def print_matrix(matrix: CostMatrix, style: str) -> None:
+    """Write a matrix to standard output: as tables, or as the document a file holds."""
+    if style == "json":
+        from numamicro.file import matrix_text
+
+        output.emit(matrix_text(matrix))
+        return
+    from numamicro.report.table import render
+
+    output.emit(render(matrix, style))

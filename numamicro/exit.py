@@ -1,0 +1,29 @@
+"""What the exit status means; the one table of it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numamicro.matrix import CostMatrix
+
+
+class Exit(IntEnum):
+    """Statuses that scripts can rely on."""
+
+    DONE = 0
+    WORSE = 1  # compare found something worse
+    USAGE = 2  # bad arguments, unreadable input, unwritable output
+    FAILED_CELLS = 3  # done, but some cells failed
+    NOT_COMPARABLE = 4
+    INTERNAL = 70
+    SIGNAL = 128  # plus the signal's number: 130 is Ctrl-C
+
+
+def status_of(matrix: CostMatrix) -> Exit:
+    """Give the status of a finished run: waived and skipped cells are no failure."""
+    from numamicro.matrix import FAILED_STATES
+
+    failed = any(cell.state in FAILED_STATES for cell in matrix.measurements)
+    return Exit.FAILED_CELLS if failed else Exit.DONE

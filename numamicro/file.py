@@ -1,0 +1,358 @@
+"""The result file: JSON to and from a :class:`CostMatrix`. docs/FORMAT.md tells its history."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numamicro.case import Case, Place, Route, parse_place
+from numamicro.errors import NumamicroError
+from numamicro.matrix import (
+    CostMatrix,
+    Header,
+    Measurement,
+    Placement,
+    Note,
+    Run,
+    Sample,
+    State,
+)
+from numamicro.topology import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SCHEMA = 1
+"""Version of the file that this program writes."""
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From a version to the function that turns its document into the next version's."""
+
+Json = dict[str, Any]
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def matrix_to_json(matrix: CostMatrix) -> Json:
+    """Give the whole document, keys in the order a reader wants them."""
+    header = matrix.header
+    return {
+        "schema": SCHEMA,
+        "tool": header.tool,
+        "created": header.created,
+        "origin": header.origin,
+        "label": header.label,
+        "machine_id": header.machine_id,
+        "boot_id": header.boot_id,
+        "plan": dict(header.plan),
+        "budget": header.budget,
+        "setting": dict(header.setting),
+        "machine": header.machine.to_json(),
+        "measurements": [measurement_to_json(cell) for cell in matrix.measurements],
+    }
+
+
+def measurement_to_json(cell: Measurement) -> Json:
+    """Give one cell."""
+    document = case_to_json(cell.case) | {
+        "unit": cell.unit,
+        "state": cell.state.value,
+        "reason": _reason_to_json(cell.reason),
+        "runs": [run_to_json(run) for run in cell.runs],
+    }
+    return document | ({"origin": cell.origin} if cell.origin else {})
+
+
+def case_to_json(case: Case) -> Json:
+    """Give the identity of a cell."""
+    route = case.route
+    return {
+        "probe": case.probe,
+        "operation": case.operation,
+        "route": {
+            "source": str(route.source),
+            "target": str(route.target),
+            "via": str(route.via) if route.via else None,
+            "mover": route.mover,
+        },
+        "params": dict(case.params),
+    }
+
+
+def run_to_json(run: Run) -> Json:
+    """Give what one process brought."""
+    return {
+        "process": run.process,
+        "temperature": run.temperature,
+        "state": run.state.value,
+        "reason": _reason_to_json(run.reason),
+        "samples": [list(sample) for sample in run.samples],
+        "placement": _placement_to_json(run.placement) if run.placement else None,
+        "outcome": dict(run.outcome),
+        "warnings": [_reason_to_json(warning) for warning in run.warnings],
+    }
+
+
+def _placement_to_json(placement: Placement) -> Json:
+    return {
+        "share": placement.share,
+        "by": placement.by,
+        "pages": {str(node): count for node, count in placement.pages.items()},
+        "page_bytes": placement.page_bytes,
+        "huge_share": placement.huge_share,
+    }
+
+
+def _reason_to_json(reason: Note | None) -> Json | None:
+    return {"code": reason.code, "text": reason.text} if reason else None
+
+
+def matrix_text(matrix: CostMatrix) -> str:
+    """Give the document as text: one line a cell, for files are diffed and grepped."""
+    document = matrix_to_json(matrix)
+    cells = ",\n".join(json.dumps(cell) for cell in document.pop("measurements"))
+    head = json.dumps(document, indent=1).removesuffix("\n}")
+    return f'{head},\n "measurements": [\n{cells}\n ]\n}}\n'
+
+
+def write_matrix(matrix: CostMatrix, path: Path) -> None:
+    """Write the document so that `path` holds either all of it or what it held before.
+
+    Raises
+    ------
+    NumamicroError
+        It cannot be written (read-only folder, full disk).
+    """
+    text = matrix_text(matrix)
+    try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            path.write_text(text, encoding="utf-8")  # a pipe or a device cannot be renamed over
+        else:
+            _replace(path.resolve(), text)
+    except OSError as error:
+        raise NumamicroError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def read_matrix(path: Path) -> CostMatrix:
+    """Read a result file.
+
+    Raises
+    ------
+    NumamicroError
+        It cannot be read, is cut short, is newer than this program, or lacks a key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NumamicroError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise NumamicroError(f"{path} is no result file: it is not text") from error
+    try:
+        document = json.loads(text)
+    except (json.JSONDecodeError, RecursionError, ValueError) as error:
+        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise NumamicroError(
+            f"{path} is no complete result file: its JSON breaks off{where}"
+        ) from error
+    return matrix_from_json(document, str(path))
+
+
+def matrix_from_json(document: object, where: str) -> CostMatrix:
+    """Give the matrix a document holds; `where` names it in an error.
+
+    Raises
+    ------
+    NumamicroError
+        The document is newer than this program, lacks a key, or a key holds the wrong kind.
+    """
+    top = _upgraded(_as(document, dict, where), where)
+    cells = _take(top, "measurements", list, where)
+    try:
+        machine = Machine.from_json(_take(top, "machine", dict, where))
+    except NumamicroError as error:
+        raise NumamicroError(f"{where}: {error}") from error
+    header = Header(
+        tool=_take(top, "tool", str, where),
+        created=_take(top, "created", str, where),
+        origin=_take(top, "origin", str, where),
+        label=_maybe(top, "label", str, where),
+        machine_id=_maybe(top, "machine_id", str, where),
+        boot_id=_maybe(top, "boot_id", str, where),
+        plan=_take(top, "plan", dict, where),
+        budget=_maybe(top, "budget", (int, float), where),
+        setting=_take(top, "setting", dict, where),
+        machine=machine,
+    )
+    return CostMatrix(
+        header,
+        tuple(
+            measurement_from_json(cell, f"{where}: measurements[{index}]")
+            for index, cell in enumerate(cells)
+        ),
+    )
+
+
+def _upgraded(document: Json, where: str) -> Json:
+    version = _take(document, "schema", int, where)
+    if version > SCHEMA:
+        raise NumamicroError(
+            f"{where} has schema {version}, and this numamicro reads up to {SCHEMA}: "
+            "update numamicro to read it"
+        )
+    while version < SCHEMA:
+        if version not in UPGRADES:
+            raise NumamicroError(f"{where} has schema {version}, which no numamicro ever wrote")
+        document = UPGRADES[version](document)
+        version += 1
+    return document
+
+
+def measurement_from_json(document: object, where: str) -> Measurement:
+    """Give one cell."""
+    cell = _as(document, dict, where)
+    return Measurement(
+        case=case_from_json(cell, where),
+        unit=_take(cell, "unit", str, where),
+        state=_state(cell, where),
+        reason=_reason_from_json(cell.get("reason"), f"{where}.reason"),
+        runs=tuple(
+            run_from_json(run, f"{where}.runs[{index}]")
+            for index, run in enumerate(_take(cell, "runs", list, where))
+        ),
+        origin=_maybe(cell, "origin", str, where),
+    )
+
+
+def case_from_json(cell: Mapping[str, Any], where: str) -> Case:
+    """Give the identity of a cell."""
+    route = _take(cell, "route", dict, where)
+    params = _take(cell, "params", dict, where)
+    for name, value in params.items():
+        _as(value, (int, float, str, bool), f"{where}.params.{name}")
+    try:
+        via = parse_place(_take(route, "via", str, where)) if route.get("via") else None
+        return Case.of(
+            _take(cell, "probe", str, where),
+            _take(cell, "operation", str, where),
+            Route(
+                parse_place(_take(route, "source", str, where)),
+                parse_place(_take(route, "target", str, where)),
+                via if isinstance(via, Place) else None,
+                _take(route, "mover", str, where),
+            ),
+            **params,
+        )
+    except NumamicroError as error:
+        text = str(error)
+        raise NumamicroError(text if text.startswith(where) else f"{where}: {text}") from error
+
+
+def run_from_json(document: object, where: str) -> Run:
+    """Give what one process brought."""
+    run = _as(document, dict, where)
+    placement = _maybe(run, "placement", dict, where)
+    return Run(
+        process=_take(run, "process", int, where),
+        temperature=_take(run, "temperature", str, where),
+        state=_state(run, where),
+        reason=_reason_from_json(run.get("reason"), f"{where}.reason"),
+        samples=tuple(
+            _sample_from_json(sample, f"{where}.samples[{index}]")
+            for index, sample in enumerate(_take(run, "samples", list, where))
+        ),
+        placement=None
+        if placement is None
+        else _placement_from_json(placement, f"{where}.placement"),
+        outcome=_take(run, "outcome", dict, where),
+        warnings=tuple(
+            reason
+            for index, warning in enumerate(_take(run, "warnings", list, where))
+            if (reason := _reason_from_json(warning, f"{where}.warnings[{index}]"))
+        ),
+    )
+
+
+def _sample_from_json(document: object, where: str) -> Sample:
+    sample = _as(document, list, where)
+    if len(sample) != 3:
+        raise NumamicroError(f"{where} is not [seconds, amount, repetitions]")
+    seconds = _as(sample[0], (int, float), where)
+    amount, repetitions = _as(sample[1], int, where), _as(sample[2], int, where)
+    if not (0 < seconds < float("inf") and amount > 0 and repetitions > 0):
+        raise NumamicroError(f"{where} holds a figure that is not above zero")
+    return Sample(float(seconds), amount, repetitions)
+
+
+def _placement_from_json(placement: Json, where: str) -> Placement:
+    pages = _take(placement, "pages", dict, where)
+    try:
+        counted = {int(node): _as(count, int, f"{where}.pages") for node, count in pages.items()}
+    except ValueError as error:
+        raise NumamicroError(f"{where}.pages has a key that is no node id") from error
+    share = _maybe(placement, "share", (int, float), where)
+    huge_share = _maybe(placement, "huge_share", (int, float), where)
+    return Placement(
+        share=None if share is None else float(share),
+        by=_maybe(placement, "by", str, where),
+        pages=counted,
+        page_bytes=_take(placement, "page_bytes", int, where),
+        huge_share=None if huge_share is None else float(huge_share),
+    )
+
+
+def _reason_from_json(document: object, where: str) -> Note | None:
+    if document is None:
+        return None
+    reason = _as(document, dict, where)
+    return Note(_take(reason, "code", str, where), _take(reason, "text", str, where))
+
+
+def _state(document: Json, where: str) -> State:
+    text = _take(document, "state", str, where)
+    try:
+        return State(text)
+    except ValueError as error:
+        raise NumamicroError(f"{where}: '{text}' is no state of a cell") from error
+
+
+def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
+    if key not in document:
+        raise NumamicroError(f"{where}: key '{key}' is missing")
+    return _as(document[key], kind, f"{where}: key '{key}'")
+
+
+def _maybe(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
+    return None if document.get(key) is None else _take(document, key, kind, where)
+
+
+def _as(value: object, kind: Any, where: str) -> Any:
+    # bool is an int to Python, never to the file.
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise NumamicroError(f"{where} holds {type(value).__name__}, not {_names(kinds)}")
+    return value
+
+
+def _names(kinds: tuple[type, ...]) -> str:
+    words = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+    return " or ".join(dict.fromkeys(words.get(kind, "a number") for kind in kinds))

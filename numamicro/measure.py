@@ -1,0 +1,161 @@
+"""Carry a plan out: workers, order, budget and deadlines. Every result goes to the journal."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from numamicro.case import Place
+from numamicro.matrix import Note, State
+from numamicro.plan import Planned, Priority
+from numamicro.worker.handle import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numamicro.case import Case
+    from numamicro.journal import Journal
+    from numamicro.plan import Plan
+    from numamicro.topology import Machine
+
+DEADLINE_SECONDS = 30.0
+"""A worker that gives no answer for this long, and ten times its estimate, is taken to hang."""
+
+
+class Stopped(BaseException):
+    """Raised by a signal handler to end a run; what was measured is kept.
+
+    Not an Exception, so that nothing on its way takes it for a failure of its own.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: `done` of `total` cases and processes, and what comes next."""
+
+    done: int
+    total: int
+    case: Case
+    elapsed: float
+
+
+class Runner:
+    """One run of a plan.
+
+    Parameters
+    ----------
+    observe : callable
+        Told before each case, and never during one: the cores that measure are left alone.
+    deadline : float
+        Seconds without an answer after which a worker is ended.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        journal: Journal,
+        observe: Callable[[Progress], None] = lambda _: None,
+        deadline: float = DEADLINE_SECONDS,
+    ) -> None:
+        self._plan = plan
+        self._machine = machine
+        self._journal = journal
+        self._observe = observe
+        self._deadline = deadline
+        self._order = random.Random(plan.wishes.seed)
+        self._started = time.monotonic()
+        self._done = 0
+        self._total = len(plan.to_measure) * plan.wishes.level.processes
+        self._estimated = self._spent = 1.0
+        self._worker: Worker | None = None
+
+    def run(self) -> int | None:
+        """Measure until the plan or the budget ends; give the signal's number if one ended it."""
+        for item in self._plan.planned:
+            if item.waived:
+                self._journal.close_case(item.case, item.probe.unit, State.WAIVED, item.waived)
+        try:
+            for process in range(self._plan.wishes.level.processes):
+                for priority in Priority:
+                    self._block(process, priority)
+        except Stopped as stopped:
+            self._close_open_cases(State.CANCELLED, Note("interrupted", "the run was ended"))
+            return stopped.signum
+        finally:
+            if self._worker is not None:
+                self._worker.kill()
+        budget = f"the budget of {self._plan.wishes.budget:.0f} s was spent; --time gives more"
+        self._close_open_cases(State.SKIPPED, Note("budget", budget))
+        return None
+
+    def _block(self, process: int, priority: Priority) -> None:
+        """Measure one block in random order, so that drift does not follow the matrix."""
+        items = [item for item in self._plan.to_measure if item.priority is priority]
+        self._order.shuffle(items)
+        turn = {item.case.route.source: index for index, item in enumerate(items)}
+        items.sort(key=lambda item: turn[item.case.route.source])
+        # One worker lives at a time: two would share the memory bandwidth that is measured.
+        for source, group in groupby(items, key=lambda item: item.case.route.source):
+            assert isinstance(source, Place)
+            for item in group:
+                self._one(item, process, source)
+            self._end_worker()
+
+    def _one(self, item: Planned, process: int, source: Place) -> None:
+        case = item.resolve(self._journal.look_up, len(self._machine.usable_cpus(source)))
+        self._done += 1
+        if self._settled(case, process) or not self._affords(item):
+            return
+        self._observe(Progress(self._done, self._total, case, self._elapsed))
+        if self._worker is None or not self._worker.alive:
+            self._worker = Worker(source, self._machine, self._plan.wishes.seed)
+        before = self._elapsed
+        runs = self._worker.measure(
+            item.probe,
+            case,
+            process,
+            self._plan.wishes.level.samples,
+            self._deadline + 10 * item.seconds,
+        )
+        self._spent += self._elapsed - before
+        self._estimated += item.seconds
+        for value, run in runs.items():
+            named = case.having(value=value) if value else case
+            self._journal.add(named, item.probe.unit, run)
+
+    def _settled(self, case: Case, process: int) -> bool:
+        """Tell whether a case needs no run of this process: it has one, or it has failed before."""
+        known = self._journal.look_up(case)
+        return known is not None and (
+            known.state is not State.OK or self._journal.has(case, process)
+        )
+
+    def _affords(self, item: Planned) -> bool:
+        # Estimates are made for slow machines; what the run so far took corrects them.
+        expected = item.seconds * self._spent / self._estimated
+        return self._elapsed + expected <= self._plan.wishes.budget
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _close_open_cases(self, state: State, reason: Note) -> None:
+        for item in self._plan.to_measure:
+            source = item.case.route.source
+            assert isinstance(source, Place)
+            case = item.resolve(self._journal.look_up, len(self._machine.usable_cpus(source)))
+            if self._journal.look_up(case) is None:
+                self._journal.close_case(case, item.probe.unit, state, reason)

@@ -1,0 +1,200 @@
+"""From a machine and wishes to the list of what to measure, most important first.
+
+Sweeps over threads and variants are made on one route of each locality class; on the other routes
+the values that won there are used again, for 64 node pairs must not mean 64 sweeps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from numamicro.case import Case, Place, Route
+from numamicro.errors import NumamicroError
+from numamicro.matrix import Measurement, Note, best_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numamicro.probes.probe import Probe
+    from numamicro.topology import Machine
+    from numamicro.wishes import Wishes
+
+BEST = "best"
+"""In a planned case: the value that won on the route it follows, known only once that is measured."""
+
+LookUp: TypeAlias = Callable[[Case], Measurement | None]
+
+
+class Priority(IntEnum):
+    """What comes first when time is short."""
+
+    CLASSES = 0  # one route of each locality class, swept
+    PAIRS = 1  # every other route, with the values that won
+    SWEEPS = 2  # the rest of the sweeps
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A case to measure, or one that is waived.
+
+    Parameters
+    ----------
+    case : Case
+        Its swept parameters may hold BEST.
+    seconds : float
+        Estimate for one process.
+    rivals : tuple of Case
+        The cases of the representative route among which the best decides what BEST means.
+    otherwise : Case, optional
+        What to measure when none of the rivals has a figure.
+    """
+
+    case: Case
+    probe: Probe
+    priority: Priority
+    seconds: float
+    rivals: tuple[Case, ...] = ()
+    otherwise: Case | None = None
+    waived: Note | None = None
+
+    def resolve(self, look_up: LookUp, cpus: int) -> Case:
+        """Give the case with BEST replaced by what won.
+
+        `cpus` bounds the thread count: an initiator may be smaller than the one it follows.
+        """
+        if not self.rivals:
+            return self.case
+        best = best_of(tuple(cell for rival in self.rivals if (cell := look_up(rival))))
+        if best is None:
+            return self.otherwise or self.case
+        values = {name: best.case[name] for name in self.probe.swept}
+        if "threads" in values:
+            values["threads"] = min(best.case.number("threads"), cpus)
+        return self.case.having(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is to be measured, and the wishes it came from."""
+
+    wishes: Wishes
+    planned: tuple[Planned, ...]
+
+    @property
+    def to_measure(self) -> tuple[Planned, ...]:
+        """What is not waived."""
+        return tuple(item for item in self.planned if item.waived is None)
+
+    @property
+    def seconds(self) -> float:
+        """Estimate of the whole run, over all processes and within the budget."""
+        once = sum(item.seconds for item in self.to_measure)
+        return min(once * self.wishes.level.processes, self.wishes.budget)
+
+
+def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan:
+    """Plan what `wishes` ask of `machine`.
+
+    Raises
+    ------
+    NumamicroError
+        A wish names a node or a probe that is not there, or leaves nothing to measure.
+    """
+    _check_wishes(machine, wishes, probes)
+    planned = [item for probe in probes for item in _plan_probe(probe, machine, wishes)]
+    if not any(item.waived is None for item in planned):
+        raise NumamicroError(_why_nothing(planned))
+    planned.sort(key=lambda item: item.priority)
+    return Plan(wishes, tuple(planned))
+
+
+def _check_wishes(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> None:
+    for index in wishes.nodes:
+        machine.node(index)
+    names = {probe.name for probe in probes}
+    for name in wishes.only:
+        if name.partition("/")[0] not in names:
+            raise NumamicroError(
+                f"--only {name}: there is no such probe; there are {', '.join(sorted(names))}"
+            )
+
+
+def _why_nothing(planned: Sequence[Planned]) -> str:
+    if planned and planned[0].waived:
+        return f"nothing is left to measure: {planned[0].waived.text}"
+    return (
+        "nothing is left to measure: no operation, node with usable CPUs, node with usable memory "
+        "and thread count match what was asked (see --only, --nodes and --threads)"
+    )
+
+
+def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Planned]:
+    representatives: dict[tuple[object, ...], tuple[Case, ...]] = {}
+    for table, cases in _tables(probe, probe.cases(machine, wishes)).items():
+        route = cases[0].route
+        kind = (_locality(machine, route), *table[1:])
+        if kind not in representatives:
+            representatives[kind] = tuple(cases)
+            yield from _all(probe, cases, machine, wishes, Priority.CLASSES)
+        elif not _is_sweep(cases):
+            yield from _all(probe, cases, machine, wishes, Priority.PAIRS)
+        else:
+            yield _follow(probe, cases[-1], representatives[kind], machine, wishes)
+            if route.source == route.target:
+                yield from _all(probe, cases, machine, wishes, Priority.SWEEPS)
+
+
+def _tables(probe: Probe, cases: Iterable[Case]) -> dict[tuple[object, ...], list[Case]]:
+    """Group cases that differ in swept parameters alone; the first part of a key is the route."""
+    tables: dict[tuple[object, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        fixed = tuple(item for item in case.params if item[0] not in (*probe.swept, "bytes"))
+        tables[case.route, case.operation, fixed].append(case)
+    return tables
+
+
+def _is_sweep(cases: Sequence[Case]) -> bool:
+    return len(cases) > 1
+
+
+def _locality(machine: Machine, route: Route) -> str:
+    if isinstance(route.source, Place) and isinstance(route.target, Place):
+        return machine.locality(route.source, route.target)
+    return str(route)
+
+
+def _all(
+    probe: Probe, cases: Iterable[Case], machine: Machine, wishes: Wishes, priority: Priority
+) -> Iterator[Planned]:
+    for case in cases:
+        yield Planned(
+            case,
+            probe,
+            priority,
+            _seconds(probe, case, machine, wishes),
+            waived=probe.waived(case, machine),
+        )
+
+
+def _follow(
+    probe: Probe, case: Case, rivals: tuple[Case, ...], machine: Machine, wishes: Wishes
+) -> Planned:
+    followed = case.having(**dict.fromkeys(probe.swept, BEST))
+    return Planned(
+        followed,
+        probe,
+        Priority.PAIRS,
+        _seconds(probe, case, machine, wishes),
+        rivals=rivals,
+        otherwise=case,
+        waived=probe.waived(case, machine),
+    )
+
+
+def _seconds(probe: Probe, case: Case, machine: Machine, wishes: Wishes) -> float:
+    cost = probe.cost(case, machine)
+    return cost.set_up + cost.sample * wishes.level.samples

@@ -1,0 +1,41 @@
+"""One file a measured cost. PROBES is the list of our own; others join by :func:`register`."""
+
+from __future__ import annotations
+
+from numamicro.errors import NumamicroError
+from numamicro.probes.bandwidth import Bandwidth
+from numamicro.probes.latency import Latency
+from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample
+
+__all__ = ["PROBES", "CaseFailed", "Cost", "Probe", "TakeSample", "all_probes", "register"]
+
+PROBES: tuple[Probe, ...] = (Bandwidth(), Latency())
+ENTRY_POINTS = "numamicro.probes"
+"""Group under which an installed package offers its own probes."""
+
+_registered: list[Probe] = []
+
+
+def register(probe: type[Probe]) -> type[Probe]:
+    """Add an outsider's probe to this process; usable as a class decorator."""
+    _registered.append(probe())
+    return probe
+
+
+def all_probes() -> tuple[Probe, ...]:
+    """Give our probes, those registered here, and those that installed packages offer.
+
+    Raises
+    ------
+    NumamicroError
+        Two probes have one name.
+    """
+    from importlib.metadata import entry_points
+
+    offered = [point.load()() for point in entry_points(group=ENTRY_POINTS)]
+    probes = (*PROBES, *_registered, *offered)
+    names = [probe.name for probe in probes]
+    for name in names:
+        if names.count(name) > 1:
+            raise NumamicroError(f"two probes are called '{name}': rename or remove one")
+    return probes

@@ -1,0 +1,150 @@
+"""What every probe is: its name and unit, its cases, and how one sample is taken."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from numamicro.case import Case, Place, Route, node
+from numamicro.matrix import Note, Sample, State
+from numamicro.units import GIB, MIB, bytes_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from numamicro.topology import Machine
+    from numamicro.wishes import Wishes
+    from numamicro.worker.lab import Lab
+
+CACHE_FACTOR = 4
+"""A buffer is this many times the caches that its team can reach, so that DRAM is what is timed."""
+
+MEMORY_SHARE = 0.4
+"""Most of a node's available memory that one buffer may take."""
+
+TakeSample: TypeAlias = Callable[[], Sample | Mapping[str, Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a case takes, in seconds: once to set up, and for each sample."""
+
+    set_up: float
+    sample: float
+
+
+class CaseFailed(Exception):
+    """Raised by a probe when a case ended in a state of its own; the run goes on with the next."""
+
+    def __init__(self, state: State, code: str, text: str) -> None:
+        super().__init__(text)
+        self.state = state
+        self.reason = Note(code, text)
+
+
+class Probe(ABC):
+    """One measured cost. A subclass is one file; it must be importable, for it runs in a worker.
+
+    Attributes
+    ----------
+    name : str
+        Names the cells, for example ``bandwidth``.
+    unit : str
+        ``B/s`` or another rate (amount over seconds), or ``s`` (seconds over amount).
+    swept : tuple of str
+        Parameters that are tried out on one route of each locality class; on the other routes
+        the best values found there are used again.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    swept: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
+        """Give every case that the level asks for, on every route that there is."""
+
+    def waived(self, case: Case, machine: Machine) -> Note | None:
+        """Say why a case does not apply on this machine; None when it does."""
+        return None
+
+    @abstractmethod
+    def cost(self, case: Case, machine: Machine) -> Cost:
+        """Estimate what a case takes."""
+
+    @abstractmethod
+    def ready(self, case: Case, lab: Lab) -> AbstractContextManager[TakeSample]:
+        """Set a case up in the worker and give the function that takes one sample.
+
+        The function gives one :class:`Sample`, or several by name; each name becomes a cell with
+        the parameter ``value``. It raises :class:`CaseFailed` when its data check fails.
+        """
+
+
+def node_routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:
+    """Give every route from a node with CPUs to a node with memory."""
+    for initiator in machine.initiators:
+        for target in machine.targets:
+            if wishes.wants_node(initiator.id) and wishes.wants_node(target.id):
+                yield Route(node(initiator.id), node(target.id))
+
+
+def buffer_bytes(route: Route, machine: Machine, wishes: Wishes, usual: int) -> int:
+    """Give the size of a buffer on the route's target: beyond the caches, within the memory.
+
+    `usual` is grown beyond the caches, then shrunk to what the node can spare, but never back
+    into the caches: :func:`unfit` then says why such a case is waived.
+    """
+    if wishes.memory is not None:
+        return wishes.memory
+    least = cache_floor(route, machine)
+    most = memory_limit(route, machine)
+    wanted = max(usual, least)
+    fitting = wanted if most is None else min(wanted, most // (2 * MIB) * 2 * MIB)
+    return max(fitting, least)
+
+
+def cache_floor(route: Route, machine: Machine) -> int:
+    """Give the smallest buffer, in bytes, that does not fit the caches of the route's initiator."""
+    caches = machine.llc_bytes(machine.usable_cpus(_place(route.source)))
+    return max(CACHE_FACTOR * caches, 64 * MIB)
+
+
+def memory_limit(route: Route, machine: Machine) -> int | None:
+    """Give the most bytes one buffer may take of the route's target; None when unknown."""
+    available = machine.available(int(_place(route.target).id))
+    return None if available is None else int(available * MEMORY_SHARE)
+
+
+def unfit(case: Case, machine: Machine) -> Note | None:
+    """Say why the case's buffer is of no use here: within the caches, or beyond the memory."""
+    size = case.number("bytes")
+    least = cache_floor(case.route, machine)
+    most = memory_limit(case.route, machine)
+    if size < least:
+        return Note(
+            "fits-cache",
+            f"a buffer of {bytes_text(size)} is not clear of the last-level caches of "
+            f"{case.route.source}: at least {bytes_text(least)} is needed to time memory",
+        )
+    if most is not None and size > most:
+        return Note(
+            "too-little-memory",
+            f"a buffer of {bytes_text(size)} is more than the {bytes_text(most)} that may be "
+            f"used of {case.route.target} ({MEMORY_SHARE:.0%} of what is available)",
+        )
+    return None
+
+
+def touch_seconds(size: int) -> float:
+    """Estimate the first touch of a buffer: the kernel zeroes each page, then it is filled."""
+    return 2.0 * size / GIB
+
+
+def _place(place: object) -> Place:
+    if isinstance(place, Place):
+        return place
+    raise TypeError(f"{place} is not a single place")

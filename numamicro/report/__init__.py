@@ -1,0 +1,1 @@
+"""What people look at: pure functions of a cost matrix."""

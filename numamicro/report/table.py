@@ -1,0 +1,228 @@
+"""The cost matrix as tables of text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numamicro.matrix import CHOSEN, CostMatrix, Measurement, State, best_of
+from numamicro.units import bytes_text, is_rate, scale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numamicro.case import AnyPlace, Param
+
+SPREAD_SHOWN = 0.05
+"""A cell whose quartiles lie further apart than this, relative to its centre, says so."""
+FORMATS = ("plain", "github", "pipe", "grid", "html", "latex", "tsv")
+"""What :func:`render` can write; all but plain are tabulate's."""
+_PAGES = {"huge": "2 MiB pages", "small": "4 KiB pages"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Cells of one probe and operation that differ in their route and in what the best is of."""
+
+    probe: str
+    operation: str
+    fixed: tuple[tuple[str, Param], ...]
+    cells: tuple[Measurement, ...]
+
+    def at(self, source: AnyPlace, target: AnyPlace) -> tuple[Measurement, ...]:
+        return tuple(
+            cell
+            for cell in self.cells
+            if (cell.case.route.source, cell.case.route.target) == (source, target)
+        )
+
+
+class _Footnotes:
+    """Numbers the reasons why cells have no figure, each reason once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, text: str) -> str:
+        return f"[{self._numbers.setdefault(text, len(self._numbers) + 1)}]"
+
+    def lines(self) -> list[str]:
+        return [f"[{number}] {text}" for text, number in self._numbers.items()]
+
+
+def render(matrix: CostMatrix, style: str = "plain") -> str:
+    """Give the whole matrix as text: machine, one table a cost, legend, notes.
+
+    Parameters
+    ----------
+    style : str
+        One of FORMATS.
+    """
+    footnotes = _Footnotes()
+    tables = [_render_table(table, style, footnotes) for table in _tables(matrix)]
+    blocks = [_heading(matrix), *tables, _legend(matrix), "\n".join(footnotes.lines())]
+    notes = "\n".join(f"note: {text}" for text in _notes(matrix))
+    return "\n\n".join(block for block in [*blocks, notes] if block) + "\n"
+
+
+def _heading(matrix: CostMatrix) -> str:
+    machine, plan = matrix.header.machine, matrix.header.plan
+    nodes = ", ".join(str(node.id) for node in machine.nodes)
+    usable = sum(cpu.usable for cpu in machine.cpus)
+    parts = [
+        machine.cpu_model or "unknown CPU",
+        machine.architecture,
+        f"node{'s' if len(machine.nodes) > 1 else ''} {nodes}",
+        f"{usable} usable CPU{'s' if usable != 1 else ''}",
+    ]
+    if machine.hypervisor:
+        parts.append(f"virtual machine ({machine.hypervisor})")
+    if machine.container:
+        parts.append(f"container ({machine.container})")
+    how = [matrix.header.tool, f"{plan.get('level')} level", matrix.header.origin]
+    if matrix.header.label:
+        how.insert(0, f"'{matrix.header.label}'")
+    return " · ".join(parts) + "\n" + " · ".join(how)
+
+
+def _tables(matrix: CostMatrix) -> list[_Table]:
+    groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for cell in matrix.measurements:
+        case = cell.case
+        # The buffer may be smaller on a small node; that is a note, not a table of its own.
+        fixed = case.without(*CHOSEN, "bytes").params
+        groups[case.probe, case.operation, fixed].append(cell)
+    return [
+        _Table(cells[0].case.probe, cells[0].case.operation, _fixed(cells[0]), tuple(cells))
+        for cells in groups.values()
+    ]
+
+
+def _fixed(cell: Measurement) -> tuple[tuple[str, Param], ...]:
+    return cell.case.without(*CHOSEN, "bytes").params
+
+
+def _title(table: _Table) -> str:
+    unit = table.cells[0].unit
+    name = f"{table.operation.capitalize()} {table.probe}, {scale(unit).label}"
+    details = [_detail(name, value) for name, value in table.fixed]
+    sizes = sorted({cell.case.get("bytes") for cell in table.cells} - {None}, key=str)
+    details += [bytes_text(size) for size in sizes if isinstance(size, int)][:1]
+    known = ", ".join(detail for detail in details if detail)
+    wins = "higher" if is_rate(unit) else "lower"
+    return f"{name} ({known}): row accesses column, {wins} is better"
+
+
+def _detail(name: str, value: Param) -> str:
+    if name == "pages":
+        return _PAGES.get(str(value), "")
+    return f"{name} {value}"
+
+
+def _render_table(table: _Table, style: str, footnotes: _Footnotes) -> str:
+    from tabulate import tabulate
+
+    sources = _places(cell.case.route.source for cell in table.cells)
+    targets = _places(cell.case.route.target for cell in table.cells)
+    rows = [
+        [str(source), *(_cell(table.at(source, target), footnotes) for target in targets)]
+        for source in sources
+    ]
+    grid = tabulate(
+        rows,
+        headers=["", *map(str, targets)],
+        tablefmt=style,
+        disable_numparse=True,
+        colalign=["left", *["right"] * len(targets)],
+    )
+    gap = "\n" if style == "plain" else "\n\n"
+    return f"{_title(table)}{gap}{grid}"
+
+
+def _places(places: Iterable[AnyPlace]) -> list[AnyPlace]:
+    return sorted(set(places), key=_place_order)
+
+
+def _place_order(place: AnyPlace) -> tuple[str, int, str]:
+    number = getattr(place, "id", 0)
+    return (type(place).__name__, number if isinstance(number, int) else 0, str(place))
+
+
+def _cell(cells: Sequence[Measurement], footnotes: _Footnotes) -> str:
+    """Give the best figure of a route, or why there is none."""
+    if not cells:
+        return ""
+    best = best_of(cells)
+    if best is None:
+        return _no_figure(cells, footnotes)
+    summary = best.summary()
+    assert summary is not None
+    text = scale(best.unit).text(summary.center)
+    if summary.spread > SPREAD_SHOWN:
+        text += f" ±{summary.spread / 2:.0%}"
+    if len(cells) > 1 and "threads" in dict(best.case.params):
+        text += f" {best.case['threads']}T"
+    return text
+
+
+def _no_figure(cells: Sequence[Measurement], footnotes: _Footnotes) -> str:
+    # A failure says more than a cell that was never tried.
+    cell = max(cells, key=lambda cell: list(State).index(cell.state) not in (1, 6, 7))
+    mark = f" {footnotes.mark(cell.reason.text)}" if cell.reason else ""
+    return f"{cell.state}{mark}"
+
+
+def _legend(matrix: CostMatrix) -> str:
+    lines = ["Each figure is the median of the process medians."]
+    if any(len({cell.case.get("threads") for cell in table.cells}) > 1 for table in _tables(matrix)):
+        lines.append("8T: the best number of threads was 8.")
+    if any(
+        (summary := cell.summary()) and summary.spread > SPREAD_SHOWN
+        for cell in matrix.measurements
+    ):
+        lines.append("±5%: half the distance between the quartiles of all samples.")
+    return " ".join(lines) + "\n" + _placement_line(matrix)
+
+
+def _placement_line(matrix: CostMatrix) -> str:
+    ok = [cell for cell in matrix.measurements if cell.state is State.OK]
+    if not ok:
+        return "No cell has a figure."
+    shares = [cell.share for cell in ok if cell.share is not None]
+    askers = {run.placement.by for cell in ok for run in cell.runs if run.placement}
+    if not shares:
+        return "Pages: the kernel would not say where they were; no placement is proven."
+    by = ", ".join(sorted(str(asker) for asker in askers if asker))
+    return (
+        f"Pages: at least {min(shares):.1%} on target in {len(shares)} of {len(ok)} cells, "
+        f"asked of the kernel before and after ({by})."
+    )
+
+
+def _notes(matrix: CostMatrix) -> list[str]:
+    notes = [note.text for note in matrix.header.machine.notes]
+    notes += [warning.text for cell in matrix.measurements for warning in cell.warnings]
+    if fewest := _fewest_processes(matrix):
+        notes.append(
+            f"a single process measured {fewest} of the cells: indicative, for another process "
+            "may get another placement of its pages"
+        )
+    small = [cell for cell in matrix.measurements if _fell_back(cell)]
+    if small:
+        notes.append(f"{len(small)} cells got no huge pages: their bandwidth includes TLB misses")
+    return list(dict.fromkeys(notes))
+
+
+def _fewest_processes(matrix: CostMatrix) -> int:
+    ok = [cell for cell in matrix.measurements if cell.state is State.OK]
+    return sum(len(cell.runs) == 1 for cell in ok)
+
+
+def _fell_back(cell: Measurement) -> bool:
+    return cell.case.get("pages") == "auto" and any(
+        run.placement is not None
+        and run.placement.huge_share is not None
+        and run.placement.huge_share < 0.5
+        for run in cell.runs
+    )

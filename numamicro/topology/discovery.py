@@ -1,0 +1,87 @@
+"""Reading a machine once, from the running kernel or from a copy of its /sys and /proc."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from numamicro.errors import NumamicroError
+from numamicro.topology import environment
+from numamicro.topology.caches import llcs_of, read_caches, sorts_of
+from numamicro.topology.cpus import allowed_cpus, cpu_ids, read_cpus
+from numamicro.topology.machine import Machine, Note
+from numamicro.topology.nodes import home_nodes, node_ids, read_nodes
+from numamicro.topology.notes import notes_of
+from numamicro.topology.sysfs import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def discover(root: str | Path = "/") -> Machine:
+    """Read what this process can see of the machine.
+
+    Parameters
+    ----------
+    root : str or path
+        The folder below which sys/ and proc/ lie; another than ``/`` is a copy of a machine's files.
+
+    Returns
+    -------
+    Machine
+        What is missing or garbled is None there, with a note where it matters.
+
+    Raises
+    ------
+    NumamicroError
+        No CPU is to be found below `root`.
+    """
+    tree = Tree(os.fspath(root))
+    ids, online = cpu_ids(tree)
+    if not online:
+        raise NumamicroError(
+            f"no CPU is listed below {tree.root}/sys/devices/system/cpu; "
+            "name the folder that holds a Linux machine's sys and proc"
+        )
+    nodes = read_nodes(tree, online)
+    caches = read_caches(tree, online)
+    llcs = llcs_of(caches)
+    machine = Machine(
+        architecture=environment.architecture(tree),
+        cpu_model=environment.cpu_model(tree),
+        cpus=read_cpus(
+            tree,
+            ids,
+            online,
+            allowed_cpus(tree, online),
+            home_nodes(tree, nodes),
+            {cpu: llc.id for llc in llcs for cpu in llc.cpus},
+        ),
+        nodes=nodes,
+        llcs=llcs,
+        page_bytes=os.sysconf("SC_PAGE_SIZE") if tree.live else 4096,
+        huge_page_bytes=tree.number("sys/kernel/mm/transparent_hugepage/hpage_pmd_size"),
+        caches=sorts_of(caches),
+        cgroup=environment.cgroup(tree),
+        hypervisor=environment.hypervisor(tree),
+        container=environment.container(tree),
+        wsl=environment.is_wsl(tree),
+    )
+    return replace(machine, notes=(*notes_of(machine), *_reading_notes(tree)))
+
+
+def _reading_notes(tree: Tree) -> Iterator[Note]:
+    if not node_ids(tree):
+        yield Note(
+            "no-nodes",
+            "the kernel shows no NUMA nodes (built without NUMA, or hidden): all CPUs and memory "
+            "are taken as node 0",
+        )
+    if tree.garbled:
+        paths = sorted(set(tree.garbled))
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        yield Note(
+            "garbled", f"these files make no sense and were left out: {', '.join(paths[:3])}{more}"
+        )

@@ -1,0 +1,407 @@
+"""What a machine is: its nodes, CPUs and caches as the kernel numbers them. Plain values, no I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from numamicro.errors import NumamicroError
+from numamicro.topology.codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numamicro.case import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a reader must know about the machine: a stable code, and a sentence for people."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """One logical CPU by its os index.
+
+    Parameters
+    ----------
+    node, package, die : int or None
+        The kernel's own indices; None when it does not say.
+    core : int or None
+        The lowest CPU id among its online SMT siblings; None when offline.
+    llc : int or None
+        Index into :attr:`Machine.llcs`.
+    smt : int
+        Rank among the siblings of its core, 0 for the first.
+    kind : str or None
+        performance or efficiency on a hybrid machine, None where all cores are alike.
+    online, allowed : bool
+        Whether the kernel runs it, and whether this process may use it (affinity, cpuset).
+    """
+
+    id: int
+    node: int | None = None
+    package: int | None = None
+    core: int | None = None
+    llc: int | None = None
+    online: bool = True
+    allowed: bool = True
+    die: int | None = None
+    smt: int = 0
+    kind: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self.online and self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Llc:
+    """CPUs that share one last-level cache (a CCD on AMD). `id` counts from 0 in order of first CPU."""
+
+    id: int
+    cpus: tuple[int, ...]
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One sort of cache: `count` instances of `bytes` each, shared by `shared_by` online CPUs each.
+
+    Parameters
+    ----------
+    level : int
+    kind : str
+        data, instruction or unified.
+    bytes, line_bytes : int or None
+        None when the kernel does not say.
+    """
+
+    level: int
+    kind: str
+    bytes: int | None
+    line_bytes: int | None
+    shared_by: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the firmware (HMAT) promises to the best initiators of a node; None where it is silent.
+
+    Parameters
+    ----------
+    level : int
+        0: the best of all initiators (a GPU may be one), 1: the best among CPUs.
+    initiators : tuple of int
+        The nodes that reach this memory so.
+    read_bandwidth, write_bandwidth : float or None
+        Bytes per second.
+    read_latency, write_latency : float or None
+        Seconds.
+    """
+
+    level: int
+    initiators: tuple[int, ...]
+    read_bandwidth: float | None
+    write_bandwidth: float | None
+    read_latency: float | None
+    write_latency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HugePool:
+    """The reserved (hugetlb) pages of one size on one node."""
+
+    page_bytes: int
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """One NUMA node by its os index.
+
+    Parameters
+    ----------
+    cpus : tuple of int
+        Its online CPUs, whether this process may use them or not.
+    memory, free : int or None
+        Bytes; None when the kernel does not say. `free` is what an application can still get.
+    distances : dict of node id to the firmware's (SLIT) distance
+    allowed : bool
+        Whether this process may place pages here (cpuset).
+    offline_memory : int
+        Bytes that are plugged in but offline.
+    tier : int or None
+        The kernel's memory tier; the lower the faster.
+    backing : str or None
+        What the memory is where the kernel tells: gpu, cxl, pmem or special-purpose (HBM).
+    side_cache : int or None
+        Bytes of a memory-side cache in front of it (DRAM before persistent memory).
+    """
+
+    id: int
+    cpus: tuple[int, ...] = ()
+    memory: int | None = None
+    free: int | None = None
+    distances: dict[int, int] = field(default_factory=dict)
+    allowed: bool = True
+    offline_memory: int = 0
+    tier: int | None = None
+    backing: str | None = None
+    side_cache: int | None = None
+    access: tuple[Access, ...] = ()
+    huge_pools: tuple[HugePool, ...] = ()
+
+    @property
+    def phantom(self) -> bool:
+        """Whether it is online with neither CPU nor memory."""
+        return not self.cpus and self.memory == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """The limits of this process' control group; None where it sets none or hides it.
+
+    Parameters
+    ----------
+    version : int
+        1 or 2.
+    cpus, mems : tuple of int or None
+        The CPUs and nodes that its cpuset grants.
+    memory_limit, memory_left : int or None
+        Bytes; the tightest of the group and its parents.
+    """
+
+    version: int
+    cpus: tuple[int, ...] | None = None
+    mems: tuple[int, ...] | None = None
+    memory_limit: int | None = None
+    memory_left: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine as one process sees it.
+
+    Parameters
+    ----------
+    architecture : str
+        As ``uname -m`` writes it: x86_64, aarch64, ...
+    page_bytes, huge_page_bytes : int
+        The base page, and the page that transparent huge pages give (None: there are none).
+    hypervisor : str or None
+        Its name, or ``unnamed``; None on bare metal.
+    container : str or None
+        docker, podman, lxc, ...; None outside.
+    wsl : bool
+        Whether this is the Windows Subsystem for Linux.
+    notes : tuple of Note
+        What is hidden or left out, and what would show it.
+    """
+
+    architecture: str
+    cpu_model: str | None
+    cpus: tuple[Cpu, ...]
+    nodes: tuple[NumaNode, ...]
+    llcs: tuple[Llc, ...]
+    page_bytes: int = 4096
+    huge_page_bytes: int | None = None
+    caches: tuple[Cache, ...] = ()
+    cgroup: Cgroup | None = None
+    hypervisor: str | None = None
+    container: str | None = None
+    wsl: bool = False
+    notes: tuple[Note, ...] = ()
+
+    def node(self, id: int) -> NumaNode:
+        """Give the node with this os index.
+
+        Raises
+        ------
+        NumamicroError
+            There is none; the sentence names those that exist.
+        """
+        for node in self.nodes:
+            if node.id == id:
+                return node
+        raise _no_such("node", id, (node.id for node in self.nodes))
+
+    @property
+    def initiators(self) -> tuple[NumaNode, ...]:
+        """Nodes with at least one online CPU that this process may use."""
+        usable = {cpu.id for cpu in self.cpus if cpu.usable}
+        return tuple(node for node in self.nodes if not usable.isdisjoint(node.cpus))
+
+    @property
+    def targets(self) -> tuple[NumaNode, ...]:
+        """Nodes with memory, or perhaps with memory, where this process may place pages."""
+        return tuple(node for node in self.nodes if node.allowed and node.memory != 0)
+
+    @property
+    def packages(self) -> tuple[int, ...]:
+        """The packages (sockets) with an online CPU, by os index."""
+        return tuple(sorted({c.package for c in self.cpus if c.online and c.package is not None}))
+
+    def usable_cpus(self, place: Place) -> tuple[int, ...]:
+        """Give the online, allowed CPUs of `place`, so that the first k of them use most hardware.
+
+        One CPU of every core comes first, spread round-robin over the last-level caches, those of
+        performance cores before those of efficiency cores; SMT siblings follow in the same order.
+
+        Parameters
+        ----------
+        place : Place
+            A node, package, llc, core or cpu.
+
+        Raises
+        ------
+        NumamicroError
+            The machine has no such place, or a place of that kind holds no CPUs.
+        """
+        ranks: dict[int, list[Cpu]] = defaultdict(list)
+        for siblings in _by_core(self._cpus_of(place)).values():
+            for rank, cpu in enumerate(siblings):
+                ranks[rank].append(cpu)
+        return tuple(cpu.id for rank in sorted(ranks) for cpu in _spread(ranks[rank]))
+
+    def cores(self, place: Place) -> int:
+        """Count the physical cores with a usable CPU in `place`; raises as :meth:`usable_cpus`."""
+        return len(_by_core(self._cpus_of(place)))
+
+    def llc_bytes(self, cpus: Iterable[int]) -> int:
+        """Give the total bytes of the last-level caches that `cpus` reach; 0 when one is unknown."""
+        wanted = set(cpus)
+        reached = [cpu.llc for cpu in self.cpus if cpu.id in wanted]
+        sizes = {id: self.llcs[id].bytes for id in reached if id is not None}
+        if None in reached or None in sizes.values():
+            return 0
+        return sum(size for size in sizes.values() if size is not None)
+
+    def locality(self, source: Place, target: Place) -> str:
+        """Name how near `target` is to `source`.
+
+        Returns
+        -------
+        str
+            same-llc (both are CPUs below one last-level cache), local (one node), same-package,
+            other-package, or memory-only (a node without CPUs, which belongs to no package).
+
+        Raises
+        ------
+        NumamicroError
+            The machine has no such place.
+        """
+        here, there = self._spot(source), self._spot(target)
+        if "node" not in (source.kind, target.kind) and _one_shared(here.llcs, there.llcs):
+            return "same-llc"
+        if _one_shared(here.nodes, there.nodes):
+            return "local"
+        if not (here.cpus and there.cpus):
+            return "memory-only"
+        return "other-package" if here.packages.isdisjoint(there.packages) else "same-package"
+
+    def available(self, node_id: int) -> int | None:
+        """Give the bytes an application can still get on a node, within its cgroup's limit.
+
+        Raises
+        ------
+        NumamicroError
+            There is no such node.
+        """
+        bounds = (self.node(node_id).free, self.cgroup.memory_left if self.cgroup else None)
+        known = [bound for bound in bounds if bound is not None]
+        # A cgroup's limit alone says nothing about this node.
+        return None if bounds[0] is None else min(known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain JSON values, without serial, UUID or host name."""
+        data: dict[str, Any] = encode(self)
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Machine:
+        """Give the machine that :meth:`to_json` wrote.
+
+        Raises
+        ------
+        NumamicroError
+            A key is missing or holds another type.
+        """
+        return decode(cls, data, "machine")
+
+    def _cpus_of(self, place: Place) -> list[Cpu]:
+        """Give the usable CPUs of a place in ascending order."""
+        return [cpu for cpu in self._members(place) if cpu.usable]
+
+    def _members(self, place: Place) -> list[Cpu]:
+        if place.kind == "node" and isinstance(place.id, int):
+            inside = set(self.node(place.id).cpus)
+            return [cpu for cpu in self.cpus if cpu.id in inside]
+        label = _LABELS.get(place.kind)
+        if label is None:
+            raise NumamicroError(f"{place} holds no CPUs; name a node, package, llc, core or cpu")
+        members = [cpu for cpu in self.cpus if getattr(cpu, label) == place.id]
+        if not members:
+            labels = {getattr(cpu, label) for cpu in self.cpus} - {None}
+            raise _no_such(place.kind, place.id, labels)
+        return members
+
+    def _spot(self, place: Place) -> _Spot:
+        members = [cpu for cpu in self._members(place) if cpu.online]
+        at_node = place.kind == "node" and isinstance(place.id, int)
+        nodes = {place.id} if at_node else {cpu.node for cpu in members}
+        return _Spot(
+            cpus=frozenset(cpu.id for cpu in members),
+            llcs=frozenset(cpu.llc for cpu in members),
+            nodes=frozenset(nodes),
+            packages=frozenset(cpu.package for cpu in members if cpu.package is not None),
+        )
+
+
+_LABELS = {"package": "package", "llc": "llc", "core": "core", "cpu": "id"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where the CPUs of a place are."""
+
+    cpus: frozenset[int]
+    llcs: frozenset[int | None]
+    nodes: frozenset[int | str | None]
+    packages: frozenset[int]
+
+
+def _one_shared(here: frozenset[Any], there: frozenset[Any]) -> bool:
+    return len(here) == 1 and here == there and None not in here
+
+
+def _by_core(cpus: Iterable[Cpu]) -> dict[int, list[Cpu]]:
+    cores: dict[int, list[Cpu]] = defaultdict(list)
+    for cpu in cpus:
+        cores[cpu.id if cpu.core is None else cpu.core].append(cpu)
+    return cores
+
+
+def _spread(cpus: Iterable[Cpu]) -> list[Cpu]:
+    """Take the CPUs in turn from each last-level cache; efficiency cores after all others."""
+    turns: dict[tuple[bool, int], list[Cpu]] = defaultdict(list)
+    for cpu in cpus:
+        turns[cpu.kind == "efficiency", -1 if cpu.llc is None else cpu.llc].append(cpu)
+    return [
+        cpu
+        for slow in (False, True)
+        for cpu in chain(*zip_longest(*(turns[key] for key in sorted(turns) if key[0] is slow)))
+        if cpu is not None
+    ]
+
+
+def _no_such(kind: str, id: object, existing: Iterable[int]) -> NumamicroError:
+    ids = ", ".join(map(str, sorted(existing))) or "none"
+    return NumamicroError(f"there is no {kind}{id} here; choose one of: {ids}")

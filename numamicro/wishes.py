@@ -1,0 +1,74 @@
+"""What the user asked for: a level of care, and the limits within which to work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How much care a run takes.
+
+    Parameters
+    ----------
+    name : str
+    processes : int
+        Fresh processes that measure each cell. One process shares one page placement, so that a
+        single one is only indicative.
+    samples : int
+        Timed samples a process takes of a cell.
+    seconds : float
+        Budget when the user names none.
+    """
+
+    name: str
+    processes: int
+    samples: int
+    seconds: float
+
+
+QUICK = Level("quick", processes=1, samples=10, seconds=60.0)
+DEFAULT = Level("default", processes=3, samples=20, seconds=300.0)
+THOROUGH = Level("thorough", processes=5, samples=30, seconds=3600.0)
+LEVELS: Mapping[str, Level] = {level.name: level for level in (QUICK, DEFAULT, THOROUGH)}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What to measure and how long it may take; empty means everything that applies.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Budget for the whole run; the level's own when left out.
+    only : tuple of str
+        ``probe`` or ``probe/operation``.
+    nodes, threads : tuple of int
+    memory : int, optional
+        Bytes of every buffer.
+    """
+
+    level: Level = DEFAULT
+    seconds: float | None = None
+    only: tuple[str, ...] = ()
+    nodes: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
+    memory: int | None = None
+    seed: int = 1
+
+    @property
+    def budget(self) -> float:
+        """Seconds the whole run may take."""
+        return self.level.seconds if self.seconds is None else self.seconds
+
+    def wants(self, probe: str, operation: str) -> bool:
+        """Tell whether `only` lets this operation through."""
+        return not self.only or probe in self.only or f"{probe}/{operation}" in self.only
+
+    def wants_node(self, index: int) -> bool:
+        """Tell whether `nodes` lets this node through."""
+        return not self.nodes or index in self.nodes

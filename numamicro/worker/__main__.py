@@ -1,0 +1,142 @@
+"""The child: reads one request a line, measures, answers one line. ``python -m numamicro.worker``."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from numamicro.case import Case, Place, parse_place
+from numamicro.file import case_from_json, run_to_json
+from numamicro.matrix import Placement, Note, Run, Sample, State
+from numamicro.probes.probe import CaseFailed, Probe, TakeSample
+from numamicro.topology import Machine
+from numamicro.worker.lab import Lab, misplaced
+
+if TYPE_CHECKING:
+    from numamicro.case import AnyPlace
+
+WARM_UP_SECONDS = 0.1
+"""Time for the clock to rise and the branch predictors to settle; what it brings is dropped."""
+
+
+def load_probe(reference: dict[str, str]) -> Probe:
+    """Give the probe that a reference names: by its module, or by its file when that is a script."""
+    if reference["module"] != "__main__":
+        module = importlib.import_module(reference["module"])
+    else:
+        spec = importlib.util.spec_from_file_location("numamicro_probe_script", reference["file"])
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{reference['file']} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    probe: Probe = getattr(module, reference["name"])()
+    return probe
+
+
+def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> dict[str, Run]:
+    """Measure one case and give a run for each value it has; a failure is a run with its reason."""
+    lab.begin()
+    try:
+        with probe.ready(case, lab) as take:
+            before = lab.placements()
+            _refuse_misplaced(before)
+            _warm_up(take)
+            taken = [_by_name(take()) for _ in range(samples)]
+            after = lab.placements()
+            _refuse_misplaced(after)
+    except CaseFailed as failure:
+        return {"": Run(process, state=failure.state, reason=failure.reason, outcome=lab.outcome)}
+    except (Exception, MemoryError) as error:
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        return {"": Run(process, state=State.ERROR, reason=Note("exception", text))}
+    where = _worst([found for _, _, found in before + after])
+    return {
+        name: Run(
+            process,
+            tuple(sample[name] for sample in taken),
+            placement=where,
+            outcome=lab.outcome,
+            warnings=_warnings(where),
+        )
+        for name in taken[0]
+    }
+
+
+def _by_name(sample: Any) -> dict[str, Sample]:
+    return {"": sample} if isinstance(sample, Sample) else dict(sample)
+
+
+def _warm_up(take: TakeSample) -> None:
+    end = time.monotonic() + WARM_UP_SECONDS
+    take()
+    while time.monotonic() < end:
+        take()
+
+
+def _refuse_misplaced(found: list[tuple[AnyPlace, str, Placement]]) -> None:
+    for target, pages, where in found:
+        if reason := misplaced(target, pages, where):
+            raise CaseFailed(State.VOID, reason.code, reason.text)
+
+
+def _worst(found: list[Placement]) -> Placement | None:
+    """Give the placement with the least share on target; an unknown share is the worst of all."""
+    return min(found, key=lambda where: -1.0 if where.share is None else where.share, default=None)
+
+
+def _warnings(where: Placement | None) -> tuple[Note, ...]:
+    if where is None or where.share is not None:
+        return ()
+    return (
+        Note(
+            "unverified",
+            "the kernel would not say where the pages were (move_pages and numa_maps are refused)",
+        ),
+    )
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer requests until there are no more."""
+    start = json.loads(requests.readline())
+    for entry in start["path"]:
+        if entry not in sys.path:
+            sys.path.append(entry)
+    machine = Machine.from_json(start["machine"])
+    initiator = parse_place(start["initiator"])
+    assert isinstance(initiator, Place)
+    os.sched_setaffinity(0, machine.usable_cpus(initiator))
+    probes: dict[str, Probe] = {}
+    with Lab(initiator, machine, start["seed"]) as lab:
+        for line in requests:
+            request = json.loads(line)
+            case = case_from_json(request["case"], "request")
+            if case.probe not in probes:
+                probes[case.probe] = load_probe(request["probe"])
+            runs = measure(
+                probes[case.probe], case, lab, request["process"], request["samples"]
+            )
+            answer = {name: run_to_json(run) for name, run in runs.items()}
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+
+def main() -> None:
+    """Serve on standard input and output; what a probe prints goes to standard error instead."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    faulthandler.enable()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    Path("/proc/self/comm").write_text("numamicro-work", encoding="ascii")
+    main()

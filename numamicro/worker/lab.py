@@ -1,0 +1,243 @@
+"""What a probe works with inside a worker: pinned threads, and memory whose place is proven."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numamicro.case import AnyPlace, Place, PlaceSet
+from numamicro.census import placement
+from numamicro.matrix import MIN_SHARE, Placement, Note, State
+from numamicro.probes.probe import CaseFailed
+from numamicro.units import bytes_text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from numamicro._cpu import Arena, Team
+    from numamicro.case import Param
+    from numamicro.topology import Machine
+
+CACHED_SHARE = 0.8
+"""Most of a node's available memory that the buffers kept for reuse may hold together."""
+HUGE_SHARE = 0.95
+"""A buffer counts as huge when at least this share is in huge pages, as small below the rest."""
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """An arena with what was asked of it."""
+
+    arena: Arena
+    target: AnyPlace
+    huge: bool
+    bound: bool
+    pages: str = "auto"
+    length: int = 0
+
+
+class Lab:
+    """Teams and arenas of one worker, kept from case to case because a first touch is dear.
+
+    Every arena a probe takes is checked against its target before and after the timing, whether
+    or not the probe thinks of it.
+
+    Parameters
+    ----------
+    initiator : Place
+        Whose CPUs the teams run on.
+    seed : int
+        Makes the data and the order of a chase; the same seed repeats them.
+    """
+
+    def __init__(self, initiator: Place, machine: Machine, seed: int) -> None:
+        self.initiator = initiator
+        self.machine = machine
+        self.seed = seed
+        self.strays = 0
+        self._cpus = machine.usable_cpus(initiator)
+        self._team: Team | None = None
+        self._buffers: list[_Buffer] = []  # least recently used first
+        self._in_use: list[_Buffer] = []
+        self._outcome: dict[str, Param | None] = {}
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._team is not None:
+            self._team.close()
+        for buffer in self._buffers:
+            buffer.arena.close()
+
+    @property
+    def cores(self) -> int:
+        """Physical cores of the initiator."""
+        return self.machine.cores(self.initiator)
+
+    def begin(self) -> None:
+        """Forget what the last case used; its arenas stay for the next."""
+        self._in_use, self._outcome, self.strays = [], {}, 0
+
+    def note(self, **outcome: Param | None) -> None:
+        """Record what came of the case and is not its identity: the ISA that ran, for example."""
+        self._outcome |= outcome
+
+    @property
+    def outcome(self) -> dict[str, Param | None]:
+        """What was noted of this case."""
+        cpus = ",".join(map(str, self._team.cpus)) if self._team else None
+        return {"cpus": cpus, "clock": "CLOCK_MONOTONIC_RAW", "strays": self.strays} | self._outcome
+
+    def team(self, threads: int) -> Team:
+        """Give a team of that many threads, each pinned to a CPU of its own: cores before SMT."""
+        from numamicro._cpu import Team
+
+        if threads > len(self._cpus):
+            raise CaseFailed(
+                State.WAIVED,
+                "too-few-cpus",
+                f"{self.initiator} has {len(self._cpus)} usable CPUs, not {threads}",
+            )
+        cpus = self._cpus[:threads]
+        if self._team is None or self._team.cpus != cpus:
+            if self._team is not None:
+                self._team.close()
+                self._team = None
+            self._team = Team(cpus)
+        return self._team
+
+    def arena(self, target: AnyPlace, size: int, pages: str) -> Arena:
+        """Give at least `size` bytes on `target`, every page written.
+
+        Parameters
+        ----------
+        pages : str
+            huge, small, or auto (huge where they can be had).
+        """
+        huge = pages != "small"
+        buffer = self._reuse(target, size, huge) or self._map(target, size, huge)
+        buffer.length, buffer.pages = size, pages
+        self._buffers.remove(buffer)
+        self._buffers.append(buffer)
+        self._in_use.append(buffer)
+        return buffer.arena
+
+    def _reuse(self, target: AnyPlace, size: int, huge: bool) -> _Buffer | None:
+        for buffer in self._buffers:
+            fits = (buffer.target, buffer.huge) == (target, huge) and buffer.arena.size >= size
+            if fits and buffer not in self._in_use:
+                return buffer
+        return None
+
+    def _map(self, target: AnyPlace, size: int, huge: bool) -> _Buffer:
+        self._make_room(target, size)
+        buffer = self._bound(target, size, huge)
+        self._buffers.append(buffer)
+        self._touch(buffer)
+        return buffer
+
+    def _make_room(self, target: AnyPlace, size: int) -> None:
+        limit = self._limit(target)
+        if limit is None:
+            return
+        while self._held(target) + size > limit:
+            idle = [b for b in self._buffers if b.target == target and b not in self._in_use]
+            if not idle:
+                raise CaseFailed(
+                    State.WAIVED,
+                    "too-little-memory",
+                    f"{bytes_text(size)} more on {target} would pass the {bytes_text(limit)} that "
+                    f"may be used ({CACHED_SHARE:.0%} of what is available)",
+                )
+            self._buffers.remove(idle[0])
+            idle[0].arena.close()
+
+    def _limit(self, target: AnyPlace) -> int | None:
+        known = [
+            available
+            for index in _node_ids(target)
+            if (available := self.machine.available(index)) is not None
+        ]
+        return int(min(known) * len(_node_ids(target)) * CACHED_SHARE) if known else None
+
+    def _held(self, target: AnyPlace) -> int:
+        return sum(buffer.arena.size for buffer in self._buffers if buffer.target == target)
+
+    def _bound(self, target: AnyPlace, size: int, huge: bool) -> _Buffer:
+        """Map memory that comes from the target alone, or unbound memory where that is forbidden."""
+        from numamicro._cpu import Arena
+
+        nodes = _node_ids(target)
+        policy = "bind" if len(nodes) == 1 else "interleave"
+        try:
+            arena = Arena(size, huge=huge, policy=policy, nodes=nodes)
+            return _Buffer(arena, target, huge, bound=True)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOSYS):
+                raise CaseFailed(
+                    State.ERROR, "bind", f"{target} cannot take {bytes_text(size)}: {error.strerror}"
+                ) from error
+        if len(nodes) > 1 or not self._local_cpus(target):
+            raise CaseFailed(
+                State.WAIVED,
+                "bind-forbidden",
+                f"mbind is forbidden here and {target} has no CPUs that could touch its pages "
+                "first: in a container add --cap-add SYS_NICE",
+            )
+        return _Buffer(Arena(size, huge=huge), target, huge, bound=False)
+
+    def _touch(self, buffer: _Buffer) -> None:
+        """Write every page once. Unbound memory goes where its first writer runs: on the target."""
+        from numamicro._cpu import Team, fill
+
+        if buffer.bound:
+            fill(self.team(self.cores), buffer.arena, buffer.arena.size, self.seed)
+            return
+        with Team(self._local_cpus(buffer.target)) as team:
+            fill(team, buffer.arena, buffer.arena.size, self.seed)
+
+    def _local_cpus(self, target: AnyPlace) -> tuple[int, ...]:
+        return self.machine.usable_cpus(target) if isinstance(target, Place) else ()
+
+    def placements(self) -> list[tuple[AnyPlace, str, Placement]]:
+        """Ask where the memory in use is: target, pages wanted and placement of each arena."""
+        return [
+            (
+                buffer.target,
+                buffer.pages,
+                placement(buffer.arena, buffer.length, _node_ids(buffer.target), self.machine),
+            )
+            for buffer in self._in_use
+        ]
+
+
+def misplaced(target: AnyPlace, pages: str, found: Placement) -> Note | None:
+    """Say why a placement makes a figure void; None when it is what was asked, or unknown."""
+    unwritten = sum(count for key, count in found.pages.items() if key < 0)
+    if unwritten:
+        return Note("never-written", f"{unwritten} pages of the buffer were never written")
+    if found.share is not None and found.share < MIN_SHARE:
+        where = ", ".join(f"node{key}: {count}" for key, count in sorted(found.pages.items()))
+        return Note(
+            "misplaced", f"only {found.share:.1%} of the pages were on {target} (pages on {where})"
+        )
+    if pages == "huge" and found.huge_share is not None and found.huge_share < HUGE_SHARE:
+        return Note(
+            "page-size",
+            f"huge pages were asked for and only {found.huge_share:.0%} of the buffer got them",
+        )
+    if pages == "small" and found.huge_share is not None and found.huge_share > 1 - HUGE_SHARE:
+        return Note("page-size", f"{found.huge_share:.0%} of the buffer was in huge pages")
+    return None
+
+
+def _node_ids(target: AnyPlace) -> tuple[int, ...]:
+    places = target.places if isinstance(target, PlaceSet) else (target,)
+    return tuple(int(place.id) for place in places)

@@ -1,0 +1,36 @@
+#include "fill.h"
+
+#include "mix.h"
+#include "slice.h"
+
+struct fill_job {
+    unsigned char *buffer;
+    size_t length;
+    uint64_t seed;
+};
+
+static uint64_t fill_slice(void *argument, size_t rank, size_t size) {
+    const struct fill_job *job = argument;
+    struct slice slice = slice_of(job->length, rank, size);
+    uint64_t *words = (uint64_t *)(job->buffer + slice.offset);
+    uint64_t first = slice.offset / sizeof *words;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < slice.bytes / sizeof *words; i++) {
+        words[i] = mix(job->seed, first + i);
+        sum += words[i];
+    }
+    return sum;
+}
+
+int fill(struct team *team, const struct arena *arena, size_t length, uint64_t seed,
+         uint64_t *sum) {
+    int rc = check_slices(team, arena, length);
+    if (rc)
+        return rc;
+    struct fill_job job = {arena->address, length, seed};
+    struct window window;
+    rc = team_run(team, fill_slice, &job, &window);
+    if (!rc)
+        *sum = window.sum;
+    return rc;
+}

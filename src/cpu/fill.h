@@ -1,0 +1,12 @@
+/* Data that no memory system can shorten: neither zero nor constant. */
+#ifndef NUMAMICRO_FILL_H
+#define NUMAMICRO_FILL_H
+
+#include "arena.h"
+#include "team.h"
+
+/* Sets 64-bit word i of the first `length` bytes to mix(seed, i), every thread its own slice (so
+ * that unbound pages land where their reader runs). *sum gets the sum of all words modulo 2^64. */
+int fill(struct team *team, const struct arena *arena, size_t length, uint64_t seed, uint64_t *sum);
+
+#endif

@@ -1,0 +1,69 @@
+"""The C alone: under the sanitizers, for other processors, and what the compiler made of it."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src/cpu").glob("*.c"))
+FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT / 'src/cpu'}"]
+
+
+def compile_c(compiler: str, *arguments: str | Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    subprocess.run([compiler, *FLAGS, *map(str, arguments)], check=True)
+
+
+def run_checks(*command: str | Path) -> None:
+    run = subprocess.run(command, timeout=300, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
+def test_the_checks_hold_under_the_sanitizers(sanitizers: str, tmp_path: Path) -> None:
+    sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g", "-O1"]
+    hello = tmp_path / "hello.c"
+    hello.write_text("int main(void) { return 0; }\n")
+    compile_c("cc", hello, "-o", tmp_path / "hello")
+    trial = subprocess.run(["cc", *sanitize, hello, "-o", tmp_path / "hello"], check=False)
+    if trial.returncode or subprocess.run([tmp_path / "hello"], check=False).returncode:
+        pytest.skip(f"the compiler's {sanitizers} sanitizer does not run here")
+    compile_c(
+        "cc", *sanitize, *SOURCES, Path(__file__).with_name("checks.c"), "-o", tmp_path / "checks"
+    )
+    run_checks(tmp_path / "checks")
+
+
+def test_the_checks_hold_on_aarch64(tmp_path: Path) -> None:
+    if shutil.which("qemu-aarch64") is None:
+        pytest.skip("no qemu-aarch64 here (Debian: qemu-user, gcc-aarch64-linux-gnu)")
+    checks = tmp_path / "checks"
+    sources = (*SOURCES, Path(__file__).with_name("checks.c"))
+    compile_c("aarch64-linux-gnu-gcc", "-O3", "-static", *sources, "-o", checks)
+    run_checks("qemu-aarch64", checks)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks at x86-64 instructions")
+@pytest.mark.parametrize(
+    ("isa", "add"), [("avx512", "vpaddq.*zmm"), ("avx2", "vpaddq.*ymm"), ("sse2", r"\bpaddq.*xmm")]
+)
+@pytest.mark.parametrize("streams", [1, 4])
+def test_a_read_loop_is_eight_adds_from_memory(
+    isa: str, add: str, streams: int, tmp_path: Path
+) -> None:
+    """As many loads as accumulators in the innermost loop, and nothing spilled to the stack."""
+    assembly = tmp_path / "stream.s"
+    compile_c("cc", "-O3", "-S", ROOT / f"src/cpu/stream_{isa}.c", "-o", assembly)
+    function = re.search(rf"^read_{streams}:.*?\.cfi_endproc", assembly.read_text(), re.M | re.S)
+    assert function
+    loops = re.findall(r"^(\.L\d+):\n((?:(?!^\.L).*\n)*?)\tj\w+\t\1\n", function[0], re.M)
+    bodies = [body for _, body in loops if len(re.findall(add, body)) == 8]
+    assert len(bodies) == 1
+    assert "%rsp" not in bodies[0]
