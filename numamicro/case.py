@@ -62,7 +62,7 @@ def parse_place(text: str) -> AnyPlace:
         return PlaceSet(tuple(part for part in parts if isinstance(part, Place)))
     for kind in _KINDS:
         digits = text.removeprefix(kind)
-        if digits != text and digits.isascii() and digits.isdecimal():
+        if digits != text and digits.isascii() and digits.isdecimal() and len(digits) < 10:
             return Place(kind, int(digits))
     raise NumamicroError(f"'{text}' names no place; write for example node0, gpu1 or node0+node1")
 
@@ -120,7 +120,7 @@ class Case:
     params: tuple[tuple[str, Param], ...] = ()
 
     @classmethod
-    def of(cls, probe: str, operation: str, route: Route, **params: Param) -> Case:
+    def of(cls, probe: str, operation: str, route: Route, /, **params: Param) -> Case:
         return cls(probe, operation, route, tuple(sorted(params.items())))
 
     def __getitem__(self, name: str) -> Param:
@@ -136,7 +136,7 @@ class Case:
             return value
         raise NumamicroError(f"{self.probe}: parameter '{name}' is {value!r}, not a whole number")
 
-    def having(self, **changes: Param) -> Case:
+    def having(self, /, **changes: Param) -> Case:
         """Give the same case with some parameters changed or added."""
         return Case.of(self.probe, self.operation, self.route, **(dict(self.params) | changes))
 

@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from numamicro.case import Case, Place, Route, parse_place
 from numamicro.errors import NumamicroError
-from numamicro.matrix import (
-    CostMatrix,
-    Header,
-    Measurement,
-    Placement,
-    Note,
-    Run,
-    Sample,
-    State,
-)
-from numamicro.topology import Machine
+from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
+from numamicro.topology import Machine, Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +24,17 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From a version to the function that turns its document into the next version's."""
 
 Json = dict[str, Any]
+
+_MOST = 2**63
+_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ def write_matrix(matrix: CostMatrix, path: Path) -> None:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             path.write_text(text, encoding="utf-8")  # a pipe or a device cannot be renamed over
         else:
-            _replace(path.resolve(), text)
+            _replace(Path(os.path.realpath(path)), text)  # a link stays a link
     except OSError as error:
         raise NumamicroError(f"cannot write {path}: {error.strerror}") from error
 
@@ -168,13 +171,17 @@ def read_matrix(path: Path) -> CostMatrix:
     except UnicodeDecodeError as error:
         raise NumamicroError(f"{path} is no result file: it is not text") from error
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_constant=partial(_refuse, str(path)))
     except (json.JSONDecodeError, RecursionError, ValueError) as error:
         where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise NumamicroError(
             f"{path} is no complete result file: its JSON breaks off{where}"
         ) from error
     return matrix_from_json(document, str(path))
+
+
+def _refuse(where: str, constant: str) -> NoReturn:
+    raise NumamicroError(f"{where} holds {constant}, which is neither a figure nor JSON")
 
 
 def matrix_from_json(document: object, where: str) -> CostMatrix:
@@ -200,7 +207,7 @@ def matrix_from_json(document: object, where: str) -> CostMatrix:
         boot_id=_maybe(top, "boot_id", str, where),
         plan=_take(top, "plan", dict, where),
         budget=_maybe(top, "budget", (int, float), where),
-        setting=_take(top, "setting", dict, where),
+        setting=_plain(top, "setting", where),
         machine=machine,
     )
     return CostMatrix(
@@ -243,8 +250,9 @@ def measurement_from_json(document: object, where: str) -> Measurement:
     )
 
 
-def case_from_json(cell: Mapping[str, Any], where: str) -> Case:
+def case_from_json(document: object, where: str) -> Case:
     """Give the identity of a cell."""
+    cell = _as(document, dict, where)
     route = _take(cell, "route", dict, where)
     params = _take(cell, "params", dict, where)
     for name, value in params.items():
@@ -283,7 +291,7 @@ def run_from_json(document: object, where: str) -> Run:
         placement=None
         if placement is None
         else _placement_from_json(placement, f"{where}.placement"),
-        outcome=_take(run, "outcome", dict, where),
+        outcome=_plain(run, "outcome", where),
         warnings=tuple(
             reason
             for index, warning in enumerate(_take(run, "warnings", list, where))
@@ -309,15 +317,20 @@ def _placement_from_json(placement: Json, where: str) -> Placement:
         counted = {int(node): _as(count, int, f"{where}.pages") for node, count in pages.items()}
     except ValueError as error:
         raise NumamicroError(f"{where}.pages has a key that is no node id") from error
-    share = _maybe(placement, "share", (int, float), where)
-    huge_share = _maybe(placement, "huge_share", (int, float), where)
     return Placement(
-        share=None if share is None else float(share),
+        share=_share(placement, "share", where),
         by=_maybe(placement, "by", str, where),
         pages=counted,
         page_bytes=_take(placement, "page_bytes", int, where),
-        huge_share=None if huge_share is None else float(huge_share),
+        huge_share=_share(placement, "huge_share", where),
     )
+
+
+def _share(placement: Json, key: str, where: str) -> float | None:
+    share = _maybe(placement, key, (int, float), where)
+    if share is not None and not 0 <= share <= 1:
+        raise NumamicroError(f"{where}: key '{key}' is not within 0 and 1")
+    return None if share is None else float(share)
 
 
 def _reason_from_json(document: object, where: str) -> Note | None:
@@ -341,6 +354,13 @@ def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
     return _as(document[key], kind, f"{where}: key '{key}'")
 
 
+def _plain(document: Mapping[str, Any], key: str, where: str) -> Json:
+    values: Json = _take(document, key, dict, where)
+    for name, value in values.items():
+        _as(value, (int, float, str, bool, type(None)), f"{where}: key '{key}.{name}'")
+    return values
+
+
 def _maybe(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
     return None if document.get(key) is None else _take(document, key, kind, where)
 
@@ -349,10 +369,11 @@ def _as(value: object, kind: Any, where: str) -> Any:
     # bool is an int to Python, never to the file.
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise NumamicroError(f"{where} holds {type(value).__name__}, not {_names(kinds)}")
+        raise NumamicroError(f"{where} holds {_NAMES[type(value)]}, not {_names(kinds)}")
+    if isinstance(value, int | float) and not abs(value) < _MOST:
+        raise NumamicroError(f"{where} holds a number that passes 64 bits")
     return value
 
 
 def _names(kinds: tuple[type, ...]) -> str:
-    words = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-    return " or ".join(dict.fromkeys(words.get(kind, "a number") for kind in kinds))
+    return " or ".join(dict.fromkeys(_NAMES[kind] for kind in kinds))

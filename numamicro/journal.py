@@ -18,13 +18,14 @@ from numamicro.file import (
     run_from_json,
     run_to_json,
 )
-from numamicro.matrix import Measurement, Note, Run, State
+from numamicro.matrix import Measurement, Run, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from numamicro.case import Case
+    from numamicro.topology import Note
 
 
 class Journal:
@@ -43,7 +44,7 @@ class Journal:
         self._runs: dict[Case, list[Run]] = {}
         self._units: dict[Case, str] = {}
         self._closed: dict[Case, tuple[State, Note]] = {}
-        self._measured: dict[Case, Case] = {}  # as planned -> its first value's case
+        self._values: dict[Case, dict[Case, None]] = {}  # as planned -> one case a value
 
     # ---- opening ---------------------------------------------------------------------------------
 
@@ -108,14 +109,16 @@ class Journal:
 
     def _replay(self, line: bytes, where: str) -> None:
         entry = self._parse(line, where)
-        case = case_from_json(entry.get("case", {}), where)
-        self._remember(case, str(entry.get("unit")), run_from_json(entry.get("run"), where))
+        case, unit = case_from_json(entry.get("case"), where), entry.get("unit")
+        if not isinstance(unit, str):
+            raise NumamicroError(f"{where} is damaged: remove the file to start again")
+        self._remember(case, unit, run_from_json(entry.get("run"), where))
 
     @staticmethod
     def _parse(line: bytes, where: str) -> dict[str, Any]:
         try:
             entry = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise NumamicroError(f"{where} is damaged: remove the file to start again") from error
         if not isinstance(entry, dict):
             raise NumamicroError(f"{where} is damaged: remove the file to start again")
@@ -139,12 +142,12 @@ class Journal:
 
     def has(self, case: Case, process: int) -> bool:
         """Tell whether this process' run of the case is there."""
-        runs = self._runs.get(self._measured.get(case, case), ())
+        runs = self._runs.get(self._first_value(case), ())
         return any(run.process == process for run in runs)
 
     def look_up(self, case: Case) -> Measurement | None:
         """Give a planned case as far as it is measured; of several values, the first."""
-        case = self._measured.get(case, case)
+        case = self._first_value(case)
         runs = self._runs.get(case)
         return Measurement.of_runs(case, self._units[case], tuple(runs)) if runs else None
 
@@ -171,10 +174,17 @@ class Journal:
             os.close(self._file)
             self._file = None
 
+    def _first_value(self, case: Case) -> Case:
+        return next(iter(self._values.get(case, (case,))))
+
     def _remember(self, case: Case, unit: str, run: Run) -> None:
-        self._units[case] = unit
-        self._runs.setdefault(case, []).append(run)
-        self._measured.setdefault(case.without("value"), case)
+        planned = case.without("value")
+        if planned != case:
+            self._values.setdefault(planned, {})[case] = None
+        # A process that failed brought no values; its failure is one of each value known so far.
+        for named in self._values.get(case, (case,)):
+            self._units[named] = unit
+            self._runs.setdefault(named, []).append(run)
 
     def _open(self, how: int) -> None:
         assert self.path is not None

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from numamicro.case import AnyPlace, Case, Param
 from numamicro.stats import Summary, summarise
-from numamicro.topology import Machine, Note
 from numamicro.units import is_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numamicro.case import AnyPlace, Case, Param
+    from numamicro.topology import Machine, Note
 
 MIN_SHARE = 0.99
 """A cell with fewer of its pages on the target than this publishes no figure."""
@@ -212,7 +213,7 @@ class CostMatrix:
         return best_of(self.cells(probe, operation, source, target, **params))
 
 
-def best_of(cells: Iterator[Measurement] | tuple[Measurement, ...]) -> Measurement | None:
+def best_of(cells: Iterable[Measurement]) -> Measurement | None:
     """Give the ok cell with the best centre: the highest rate, or the shortest time."""
     rated = [(summary.center, cell) for cell in cells if (summary := cell.summary())]
     if not rated:

@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from numamicro.case import Place
-from numamicro.matrix import Note, State
+from numamicro.matrix import State
 from numamicro.plan import Planned, Priority
+from numamicro.topology import Note
 from numamicro.worker.handle import Worker
 
 if TYPE_CHECKING:

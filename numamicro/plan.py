@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.case import Case, Place, Route
+from numamicro.case import Case, Place, Route, node
 from numamicro.errors import NumamicroError
-from numamicro.matrix import Measurement, Note, best_of
+from numamicro.matrix import Measurement, best_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numamicro.probes.probe import Probe
-    from numamicro.topology import Machine
+    from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
 
 BEST = "best"
@@ -115,6 +115,13 @@ def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan
 def _check_wishes(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> None:
     for index in wishes.nodes:
         machine.node(index)
+    most = max((len(machine.usable_cpus(node(each.id))) for each in machine.initiators), default=0)
+    if wishes.threads and max(wishes.threads) > most:
+        raise NumamicroError(
+            f"--threads {max(wishes.threads)}: no node has more than {most} CPUs usable here"
+        )
+    if 0 in wishes.threads:
+        raise NumamicroError("--threads 0: a team has at least one thread")
     names = {probe.name for probe in probes}
     for name in wishes.only:
         if name.partition("/")[0] not in names:

@@ -60,10 +60,10 @@ def parse_bytes(text: str) -> int:
     """
     number, suffix = _split(text)
     factor = _BYTES.get(suffix)
-    count = 0 if number is None or factor is None else int(number * factor)
-    if not 0 < count < 2**63:
+    count = 0.0 if number is None or factor is None else number * factor
+    if not 1 <= count < 2**63:
         raise NumamicroError(f"'{text}' is no size; write for example 512M, 1G or 1GB")
-    return count
+    return int(count)
 
 
 def parse_seconds(text: str) -> float:

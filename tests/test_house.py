@@ -25,6 +25,7 @@ LAYERS = (
     "case",
     "topology",
     "setting",
+    "identity",
     "matrix",
     "file",
     "census",
@@ -38,10 +39,13 @@ LAYERS = (
     "compare",
     "report",
     "export",
+    "exit",
+    "output",
+    "commands",
     "cli",
     "__main__",
 )
-SPEAKING = ("report", "cli", "__main__")
+SPEAKING = ("report", "output", "commands", "cli", "__main__")
 MOST_LINES = 500
 
 

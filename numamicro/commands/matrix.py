@@ -216,8 +216,12 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
             return
         last = progress.elapsed
         text = f"[{progress.done}/{progress.total}] {progress.elapsed:.0f} s  {progress.case.key}"
-        print(f"\r\033[K{text[:_width()]}" if terminal else text, end="" if terminal else "\n",
-              file=sys.stderr, flush=True)
+        print(
+            f"\r\033[K{text[: _width()]}" if terminal else text,
+            end="" if terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
     try:
         yield observe

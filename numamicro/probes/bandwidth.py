@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case, Place
-from numamicro.matrix import Note, Sample, State
+from numamicro.matrix import Sample, State
 from numamicro.probes.probe import (
     CaseFailed,
     Cost,
@@ -23,7 +23,7 @@ from numamicro.wishes import QUICK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numamicro.topology import Machine
+    from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
 

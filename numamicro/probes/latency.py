@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case
-from numamicro.matrix import Note, Sample, State
+from numamicro.matrix import Sample, State
 from numamicro.probes.probe import (
     CaseFailed,
     Cost,
@@ -17,6 +17,7 @@ from numamicro.probes.probe import (
     touch_seconds,
     unfit,
 )
+from numamicro.topology import Note
 from numamicro.units import GIB
 
 if TYPE_CHECKING:

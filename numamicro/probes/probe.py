@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numamicro.case import Case, Place, Route, node
-from numamicro.matrix import Note, Sample, State
+from numamicro.matrix import Sample, State
+from numamicro.topology import Note
 from numamicro.units import GIB, MIB, bytes_text
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numamicro.matrix import CHOSEN, CostMatrix, Measurement, State, best_of
+from numamicro.setting import warnings_of
 from numamicro.units import bytes_text, is_rate, scale
 
 if TYPE_CHECKING:
@@ -175,7 +176,9 @@ def _no_figure(cells: Sequence[Measurement], footnotes: _Footnotes) -> str:
 
 def _legend(matrix: CostMatrix) -> str:
     lines = ["Each figure is the median of the process medians."]
-    if any(len({cell.case.get("threads") for cell in table.cells}) > 1 for table in _tables(matrix)):
+    if any(
+        len({cell.case.get("threads") for cell in table.cells}) > 1 for table in _tables(matrix)
+    ):
         lines.append("8T: the best number of threads was 8.")
     if any(
         (summary := cell.summary()) and summary.spread > SPREAD_SHOWN
@@ -201,7 +204,9 @@ def _placement_line(matrix: CostMatrix) -> str:
 
 
 def _notes(matrix: CostMatrix) -> list[str]:
-    notes = [note.text for note in matrix.header.machine.notes]
+    header = matrix.header
+    notes = [note.text for note in warnings_of(header.setting, header.machine)]
+    notes += [note.text for note in header.machine.notes]
     notes += [warning.text for cell in matrix.measurements for warning in cell.warnings]
     if fewest := _fewest_processes(matrix):
         notes.append(

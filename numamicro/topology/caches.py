@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numamicro.topology.sysfs import Tree
 
-_SIZE = re.compile(r"([0-9]{1,12})([KMG]?)", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,9})([KMG]?)", re.ASCII)
 _UNIT = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 

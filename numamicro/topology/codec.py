@@ -53,8 +53,8 @@ def _decode(kind: Any, value: Json, where: str) -> Any:
         item = get_args(kind)[1]
         entries = _checked(dict, value, where).items()
         return {_index(k, where): _decode(item, entry, f"{where}.{k}") for k, entry in entries}
-    if kind is float and type(value) is int:
-        return float(value)
+    if kind in (int, float):
+        return _number(kind, value, where)
     return _checked(kind, value, where)
 
 
@@ -80,7 +80,19 @@ def _checked(kind: type[T], value: Json, where: str) -> T:
     # type() and not isinstance(): true is no number.
     if type(value) is kind:
         return value
-    raise NumamicroError(f"{where} is {value!r:.60}, not of type {kind.__name__}; mend the file")
+    raise _no(kind, value, where)
+
+
+def _no(kind: type[Any], value: Json, where: str) -> NumamicroError:
+    text = f"{where} is {value!r:.60}, not of type {kind.__name__}; mend the file"
+    return NumamicroError(text)
+
+
+def _number(kind: type[T], value: Json, where: str) -> T:
+    # An integer is a fine float; NaN, infinity and what passes 64 bits count and measure nothing.
+    if type(value) in (int, kind) and abs(value) < 2**63:
+        return cast("T", cast("Any", kind)(value))
+    raise _no(kind, value, where)
 
 
 def _index(key: str, where: str) -> int:

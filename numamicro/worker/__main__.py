@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from numamicro.case import Case, Place, parse_place
 from numamicro.file import case_from_json, run_to_json
-from numamicro.matrix import Placement, Note, Run, Sample, State
+from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import CaseFailed, Probe, TakeSample
-from numamicro.topology import Machine
+from numamicro.topology import Machine, Note
 from numamicro.worker.lab import Lab, misplaced
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             case = case_from_json(request["case"], "request")
             if case.probe not in probes:
                 probes[case.probe] = load_probe(request["probe"])
-            runs = measure(
-                probes[case.probe], case, lab, request["process"], request["samples"]
-            )
+            runs = measure(probes[case.probe], case, lab, request["process"], request["samples"])
             answer = {name: run_to_json(run) for name, run in runs.items()}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()

@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from numamicro.file import case_to_json, run_from_json
-from numamicro.matrix import Note, Run, State
+from numamicro.matrix import Run, State
+from numamicro.topology import Note
 
 if TYPE_CHECKING:
     from numamicro.case import Case, Place
@@ -121,6 +122,7 @@ class Worker:
     def _crashed(self) -> tuple[State, Note]:
         self._drain()
         self.alive = False
+        self._close_pipes()
         status = self._wait()
         if status is None:
             return State.HANG, Note("stuck", "the worker closed its pipe and does not end")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from numamicro.case import AnyPlace, Place, PlaceSet
 from numamicro.census import placement
-from numamicro.matrix import MIN_SHARE, Placement, Note, State
+from numamicro.matrix import MIN_SHARE, Placement, State
 from numamicro.probes.probe import CaseFailed
+from numamicro.topology import Note
 from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Lab:
         self.seed = seed
         self.strays = 0
         self._cpus = machine.usable_cpus(initiator)
-        self._team: Team | None = None
+        self._teams: dict[int, Team] = {}  # their threads sleep while they have nothing to do
+        self._used_cpus: tuple[int, ...] = ()
         self._buffers: list[_Buffer] = []  # least recently used first
         self._in_use: list[_Buffer] = []
         self._outcome: dict[str, Param | None] = {}
@@ -71,8 +73,8 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._team is not None:
-            self._team.close()
+        for team in self._teams.values():
+            team.close()
         for buffer in self._buffers:
             buffer.arena.close()
 
@@ -83,7 +85,7 @@ class Lab:
 
     def begin(self) -> None:
         """Forget what the last case used; its arenas stay for the next."""
-        self._in_use, self._outcome, self.strays = [], {}, 0
+        self._in_use, self._outcome, self.strays, self._used_cpus = [], {}, 0, ()
 
     def note(self, **outcome: Param | None) -> None:
         """Record what came of the case and is not its identity: the ISA that ran, for example."""
@@ -92,8 +94,12 @@ class Lab:
     @property
     def outcome(self) -> dict[str, Param | None]:
         """What was noted of this case."""
-        cpus = ",".join(map(str, self._team.cpus)) if self._team else None
-        return {"cpus": cpus, "clock": "CLOCK_MONOTONIC_RAW", "strays": self.strays} | self._outcome
+        common: dict[str, Param | None] = {
+            "cpus": ",".join(map(str, self._used_cpus)),
+            "clock": "CLOCK_MONOTONIC_RAW",
+            "strays": self.strays,
+        }
+        return common | self._outcome
 
     def team(self, threads: int) -> Team:
         """Give a team of that many threads, each pinned to a CPU of its own: cores before SMT."""
@@ -105,13 +111,10 @@ class Lab:
                 "too-few-cpus",
                 f"{self.initiator} has {len(self._cpus)} usable CPUs, not {threads}",
             )
-        cpus = self._cpus[:threads]
-        if self._team is None or self._team.cpus != cpus:
-            if self._team is not None:
-                self._team.close()
-                self._team = None
-            self._team = Team(cpus)
-        return self._team
+        if threads not in self._teams:
+            self._teams[threads] = Team(self._cpus[:threads])
+        self._used_cpus = self._cpus[:threads]
+        return self._teams[threads]
 
     def arena(self, target: AnyPlace, size: int, pages: str) -> Arena:
         """Give at least `size` bytes on `target`, every page written.
@@ -175,14 +178,16 @@ class Lab:
         from numamicro._cpu import Arena
 
         nodes = _node_ids(target)
-        policy = "bind" if len(nodes) == 1 else "interleave"
+        policy: Literal["bind", "interleave"] = "bind" if len(nodes) == 1 else "interleave"
         try:
             arena = Arena(size, huge=huge, policy=policy, nodes=nodes)
             return _Buffer(arena, target, huge, bound=True)
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.ENOSYS):
                 raise CaseFailed(
-                    State.ERROR, "bind", f"{target} cannot take {bytes_text(size)}: {error.strerror}"
+                    State.ERROR,
+                    "bind",
+                    f"{target} cannot take {bytes_text(size)}: {error.strerror}",
                 ) from error
         if len(nodes) > 1 or not self._local_cpus(target):
             raise CaseFailed(
@@ -197,10 +202,8 @@ class Lab:
         """Write every page once. Unbound memory goes where its first writer runs: on the target."""
         from numamicro._cpu import Team, fill
 
-        if buffer.bound:
-            fill(self.team(self.cores), buffer.arena, buffer.arena.size, self.seed)
-            return
-        with Team(self._local_cpus(buffer.target)) as team:
+        writers = self._cpus[: self.cores] if buffer.bound else self._local_cpus(buffer.target)
+        with Team(writers) as team:
             fill(team, buffer.arena, buffer.arena.size, self.seed)
 
     def _local_cpus(self, target: AnyPlace) -> tuple[int, ...]:

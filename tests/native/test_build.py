@@ -52,18 +52,24 @@ def test_the_checks_hold_on_aarch64(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="looks at x86-64 instructions")
 @pytest.mark.parametrize(
-    ("isa", "add"), [("avx512", "vpaddq.*zmm"), ("avx2", "vpaddq.*ymm"), ("sse2", r"\bpaddq.*xmm")]
+    ("isa", "width", "add"),
+    [
+        ("avx512", 64, "vpaddq.*zmm"),
+        ("avx2", 32, "vpaddq.*ymm"),
+        ("sse2", 16, r"\bpaddq.*xmm"),
+    ],
 )
 @pytest.mark.parametrize("streams", [1, 4])
-def test_a_read_loop_is_eight_adds_from_memory(
-    isa: str, add: str, streams: int, tmp_path: Path
+def test_a_read_loop_is_adds_of_whole_vectors_from_memory(
+    isa: str, width: int, add: str, streams: int, tmp_path: Path
 ) -> None:
-    """As many loads as accumulators in the innermost loop, and nothing spilled to the stack."""
+    """One loop has exactly the adds of a block (or of a step of each stream), and no spills."""
+    adds = 8 if streams == 1 else streams * 128 // width
     assembly = tmp_path / "stream.s"
     compile_c("cc", "-O3", "-S", ROOT / f"src/cpu/stream_{isa}.c", "-o", assembly)
     function = re.search(rf"^read_{streams}:.*?\.cfi_endproc", assembly.read_text(), re.M | re.S)
     assert function
     loops = re.findall(r"^(\.L\d+):\n((?:(?!^\.L).*\n)*?)\tj\w+\t\1\n", function[0], re.M)
-    bodies = [body for _, body in loops if len(re.findall(add, body)) == 8]
+    bodies = [body for _, body in loops if len(re.findall(add, body)) == adds]
     assert len(bodies) == 1
     assert "%rsp" not in bodies[0]

@@ -1,0 +1,101 @@
+"""The command line of the bench: ``python -m bench``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.contests import contests, hold
+from bench.peers import compile_native
+from bench.report import Session, to_json, to_markdown
+from bench.state import describe
+from numamicro import __version__
+from numamicro.errors import NumamicroError
+from numamicro.topology import discover
+from numamicro.units import scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bench.contests import Contest, Outcome
+    from bench.pairs import Turn
+
+RESULTS = Path(__file__).with_name("results")
+NAMES = ("read-1", "read-all", "latency")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Hold the contests that were asked for, print the page and keep it."""
+    asked = _parser().parse_args(arguments)
+    machine = discover()
+    described = describe(machine)
+    with tempfile.TemporaryDirectory() as programs:
+        compile_native(Path(programs))
+        known = contests(machine, Path(programs))
+        outcomes = [_held(known[name](), asked) for name in asked.contests or NAMES]
+    session = Session(
+        tool=f"numamicro {__version__}",
+        command=shlex.join(["python", "-m", "bench", *arguments]),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=asked.seed,
+        machine=described,
+        notes=asked.note,
+    )
+    page = to_markdown(session, outcomes)
+    print(page, end="")
+    if not asked.dry:
+        _keep(asked.name or _slug(described), page, to_json(session, outcomes))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    add = parser.add_argument
+    add("contests", nargs="*", choices=[[], *NAMES], metavar="CONTEST", help=", ".join(NAMES))
+    add("--pairs", type=int, default=15, metavar="N", help="rounds of each contest (default 15)")
+    add("--seed", type=int, default=1, metavar="N", help="for the order of turns (default 1)")
+    add("--name", metavar="NAME", help="of the files in bench/results/ (default: the machine's)")
+    add("--note", action="append", default=[], metavar="TEXT", help="a line to keep in the result")
+    add("--dry", action="store_true", help="print the page and write nothing")
+    return parser
+
+
+def _held(contest: Contest, asked: argparse.Namespace) -> Outcome:
+    print(f"{contest.title}", file=sys.stderr)
+    return hold(contest, asked.pairs, asked.seed, _teller(contest.unit))
+
+
+def _teller(unit: str) -> Callable[[Turn], None]:
+    shown = scale(unit)
+
+    def tell(turn: Turn) -> None:
+        value = shown.text(turn.reading.value)
+        print(f"  {turn.round + 1:3} {turn.contender:24} {value:>8} {shown.label}", file=sys.stderr)
+
+    return tell
+
+
+def _slug(described: dict[str, object]) -> str:
+    words = f"{described['cpu'] or 'machine'}-{described['cores']}-cores"
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def _keep(name: str, page: str, document: dict[str, object]) -> None:
+    (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"kept in {RESULTS.name}/{name}.md and .json", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except NumamicroError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,99 @@
+"""Turns, the ratio of two contenders that took turns, and what a claim makes of it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import TYPE_CHECKING, NamedTuple
+
+from numamicro.stats import median, median_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numamicro.case import Param
+
+
+class Reading(NamedTuple):
+    """What one turn brought: a value in the contest's base unit, and what is known of it."""
+
+    value: float
+    facts: Mapping[str, Param | None] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One contender's turn in one round.
+
+    Parameters
+    ----------
+    foreign, stolen : float
+        Shares of the machine's CPU time in this turn that other programs used and that the
+        hypervisor kept.
+    """
+
+    round: int
+    contender: str
+    reading: Reading
+    foreign: float
+    stolen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Median ratio of `n` pairs, with a 95 % interval (None below six pairs)."""
+
+    center: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What should hold of `ours` over `peer`: the interval of the ratio lies within the bounds.
+
+    A claim without bounds only reports.
+    """
+
+    ours: str
+    peer: str
+    at_least: float | None = None
+    at_most: float | None = None
+    why: str = field(default="", compare=False)
+
+    def verdict(self, ratio: Ratio) -> str:
+        """Give met, missed, undecided (the interval reaches over a bound), or reported."""
+        if self.at_least is None and self.at_most is None:
+            return "reported"
+        low, high = self.at_least or 0.0, self.at_most or float("inf")
+        if ratio.low is None or ratio.high is None:
+            return "undecided"
+        if low <= ratio.low and ratio.high <= high:
+            return "met"
+        return "missed" if ratio.high < low or ratio.low > high else "undecided"
+
+
+def order(names: Sequence[str], rounds: int, seed: int) -> Iterator[tuple[int, str]]:
+    """Give who takes which turn: all once a round, in a new random order each round."""
+    rng = random.Random(seed)
+    for number in range(rounds):
+        yield from ((number, name) for name in rng.sample(list(names), len(names)))
+
+
+def ratio_of(turns: Sequence[Turn], ours: str, peer: str) -> Ratio:
+    """Give the ratio of two contenders, paired by round.
+
+    The interval is the distribution-free one of the median log ratio: no shape of the noise is
+    assumed, and a round in which the whole machine was slow counts for neither.
+    """
+    values = {(turn.round, turn.contender): turn.reading.value for turn in turns}
+    logs = [
+        log(value / values[number, peer])
+        for (number, name), value in values.items()
+        if name == ours and (number, peer) in values
+    ]
+    interval = median_interval(logs)
+    low, high = (exp(interval[0]), exp(interval[1])) if interval else (None, None)
+    return Ratio(exp(median(logs)), low, high, len(logs))

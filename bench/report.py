@@ -1,0 +1,169 @@
+"""A run of the bench as JSON, with every turn, and as a page to read. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from bench.pairs import ratio_of
+from numamicro.stats import median, quantile
+from numamicro.units import bytes_text, scale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bench.contests import Outcome
+    from bench.pairs import Ratio
+    from numamicro.case import Param
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is true of the whole run.
+
+    Parameters
+    ----------
+    created : str
+        Date and time, UTC.
+    notes : sequence of str
+        What whoever ran it wants a reader to know.
+    """
+
+    tool: str
+    command: str
+    created: str
+    seed: int
+    machine: Mapping[str, Param | None]
+    notes: Sequence[str] = ()
+
+
+def to_json(session: Session, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Give every turn and every ratio as plain values; base units."""
+    return asdict(session) | {
+        "contests": [
+            {
+                "name": outcome.contest.name,
+                "title": outcome.contest.title,
+                "unit": outcome.contest.unit,
+                "contenders": {who.name: who.about for who in outcome.contest.contenders},
+                "waived": dict(outcome.waived),
+                "claims": [_claim_json(outcome, claim) for claim in outcome.claims],
+                "turns": [_turn_json(turn) for turn in outcome.turns],
+            }
+            for outcome in outcomes
+        ]
+    }
+
+
+def _claim_json(outcome: Outcome, claim: Any) -> dict[str, Any]:
+    ratio = ratio_of(outcome.turns, claim.ours, claim.peer)
+    return asdict(claim) | {"ratio": asdict(ratio), "verdict": claim.verdict(ratio)}
+
+
+def _turn_json(turn: Any) -> dict[str, Any]:
+    return {
+        "round": turn.round,
+        "contender": turn.contender,
+        "value": turn.reading.value,
+        "foreign": round(turn.foreign, 4),
+        "stolen": round(turn.stolen, 4),
+        "facts": dict(turn.reading.facts),
+    }
+
+
+def to_markdown(session: Session, outcomes: Sequence[Outcome]) -> str:
+    """Give the page: what ran, on what, the figures and the ratios."""
+    parts = [
+        f"# numamicro against its peers, {session.created[:10]}",
+        f"`{session.command}`, {session.tool}, {session.created}, seed {session.seed}.",
+        _machine(session.machine),
+        *(part for outcome in outcomes for part in _outcome(outcome)),
+        *(["## Notes", *(f"- {note}" for note in session.notes)] if session.notes else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(machine: Mapping[str, Param | None]) -> str:
+    sizes = ("memory", "last-level cache")
+    words = (
+        f"{key} {bytes_text(value) if key in sizes and isinstance(value, int) else value}"
+        for key, value in machine.items()
+        if value is not None
+    )
+    return f"Machine: {', '.join(words)}."
+
+
+def _outcome(outcome: Outcome) -> Iterator[str]:
+    unit = scale(outcome.contest.unit)
+    yield f"## {outcome.contest.title}"
+    yield _about(outcome)
+    yield tabulate(
+        list(_figures(outcome)),
+        headers=["", f"median {unit.label}", "quartiles", "lowest", "highest"],
+        tablefmt="github",
+        disable_numparse=True,
+        colalign=("left", "right", "right", "right", "right"),
+    )
+    yield tabulate(
+        list(_ratios(outcome)),
+        headers=["ratio", "median", "95 % interval", "pairs", "must be", "verdict"],
+        tablefmt="github",
+        disable_numparse=True,
+        colalign=("left", "right", "right", "right", "left", "left"),
+    )
+    yield _load(outcome)
+
+
+def _about(outcome: Outcome) -> str:
+    return "\n".join(
+        f"- {who.name}: {who.about}"
+        + (f". Took no part: {outcome.waived[who.name]}" if who.name in outcome.waived else "")
+        for who in outcome.contest.contenders
+    )
+
+
+def _figures(outcome: Outcome) -> Iterator[list[str]]:
+    unit = scale(outcome.contest.unit)
+    for who in outcome.contest.contenders:
+        values = [turn.reading.value for turn in outcome.turns if turn.contender == who.name]
+        if values:
+            low, high = (unit.text(quantile(values, share)) for share in (0.25, 0.75))
+            ends = unit.text(min(values)), unit.text(max(values))
+            yield [who.name, unit.text(median(values)), f"{low} to {high}", *ends]
+
+
+def _ratios(outcome: Outcome) -> Iterator[list[str]]:
+    for claim in outcome.claims:
+        ratio = ratio_of(outcome.turns, claim.ours, claim.peer)
+        yield [
+            f"{claim.ours} / {claim.peer} ({claim.why})",
+            f"{ratio.center:.3f}",
+            _interval(ratio),
+            str(ratio.n),
+            _bounds(claim.at_least, claim.at_most),
+            claim.verdict(ratio),
+        ]
+
+
+def _interval(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return "needs 6 pairs"
+    return f"{ratio.low:.3f} to {ratio.high:.3f}"
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"within {low:g} and {high:g}"
+    return f"{low:g} or more" if low is not None else ""
+
+
+def _load(outcome: Outcome) -> str:
+    foreign = [turn.foreign for turn in outcome.turns]
+    stolen = [turn.stolen for turn in outcome.turns]
+    return (
+        f"Meanwhile other programs used {median(foreign):.1%} of the CPUs in the median turn and "
+        f"{max(foreign):.1%} in the worst; the hypervisor kept {median(stolen):.1%} and "
+        f"{max(stolen):.1%}."
+    )

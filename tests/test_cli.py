@@ -1,0 +1,261 @@
+"""The command as its users run it: a process, on this machine's real memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from numamicro.file import read_matrix
+from numamicro.matrix import State
+from numamicro.probes.probe import cache_floor, node_routes
+from numamicro.topology import discover
+from numamicro.wishes import Wishes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The smallest buffer that is clear of the caches: what is tested here is the command, not a figure.
+MACHINE = discover()
+SMALLEST = max(cache_floor(route, MACHINE) for route in node_routes(MACHINE, Wishes()))
+QUICK = ("matrix", "--quick", "--memory", str(SMALLEST))
+SHORT = (*QUICK, "--only", "bandwidth", "--threads", "1")
+
+
+def numamicro(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "numamicro", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 2, result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "out.json"
+    result = numamicro(*QUICK, "-o", str(path))
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+def test_matrix_measures_and_proves_where_its_pages_were(measured: Path) -> None:
+    matrix = read_matrix(measured)
+    assert {cell.case.probe for cell in matrix.measurements} == {"bandwidth", "latency"}
+    for cell in matrix.measurements:
+        assert cell.state in (State.OK, State.WAIVED), cell.reason
+        if cell.state is State.OK:
+            assert cell.runs[0].samples
+            assert cell.share is None or cell.share >= 0.99
+    assert os.listdir(measured.parent) == [measured.name]
+
+
+def test_show_prints_what_matrix_measured(measured: Path) -> None:
+    for style in ("plain", "github", "json"):
+        result = numamicro("show", str(measured), "--format", style)
+        assert result.returncode == 0
+        assert "node0" in result.stdout
+    assert json.loads(result.stdout) == json.loads(measured.read_text())
+
+
+def test_without_an_output_nothing_is_written(tmp_path: Path) -> None:
+    result = numamicro(*SHORT, "--json", "-q", cwd=tmp_path)
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["schema"] == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_list_measures_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    result = numamicro("matrix", "--list", "-o", str(output))
+    assert result.returncode == 0
+    assert "bandwidth/read node0>node0" in result.stdout
+    assert not output.exists()
+
+
+def test_one_allowed_cpu_is_all_that_is_used() -> None:
+    last = max(os.sched_getaffinity(0))
+    result = numamicro(
+        *QUICK, "--only", "bandwidth", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {last})
+    )
+    assert result.returncode == 0
+    cells = json.loads(result.stdout)["measurements"]
+    assert {cell["params"]["threads"] for cell in cells} == {1}
+    assert {cell["runs"][0]["outcome"]["cpus"] for cell in cells} == {str(last)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["matrix", "--nodes", "77"], "node77"),
+        (["matrix", "--nodes", "x"], "--nodes x"),
+        (["matrix", "--only", "nonsense"], "nonsense"),
+        (["matrix", "--threads", "100000"], "--threads"),
+        (["matrix", "--memory", "1M"], "last-level cache"),
+        (["matrix", "--memory", "900T"], "may be used"),
+        (["matrix", "--memory", "plenty"], "plenty"),
+        (["matrix", "--time", "soon"], "soon"),
+        (["matrix", "--seed", "-1"], "--seed"),
+        (["matrix", "--resume"], "-o"),
+        (["matrix", "-o", "/proc/none.json"], "/proc/none.json"),
+        (["matrix", "-o", "/no/such/folder/out.json"], "/no/such/folder"),
+        (["matrix", "--resume", "-o", "/tmp/never-begun.json"], "nothing to resume"),
+        (["matrix", "--quick", "--thorough"], "--help"),
+        (["show", "/no/such/file.json"], "/no/such/file.json"),
+        (["show", "/proc/self/mem"], "/proc/self/mem"),
+        (["show", "."], "."),
+        (["frobnicate"], "frobnicate"),
+        ([], "COMMAND"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_gets_one_sentence(arguments: list[str], says: str) -> None:
+    assert says in one_sentence(numamicro(*arguments))
+
+
+def test_a_truncated_and_a_newer_file_get_one_sentence(measured: Path, tmp_path: Path) -> None:
+    text = measured.read_text()
+    cut = tmp_path / "cut.json"
+    cut.write_text(text[: len(text) // 2])
+    assert str(cut) in one_sentence(numamicro("show", str(cut)))
+    newer = tmp_path / "newer.json"
+    newer.write_text(text.replace('"schema": 1', '"schema": 99', 1))
+    sentence = one_sentence(numamicro("show", str(newer)))
+    assert str(newer) in sentence
+    assert "update numamicro" in sentence
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Give a run that has measured its first case."""
+    output = tmp_path / "out.json"
+    with subprocess.Popen(
+        [sys.executable, "-m", "numamicro", *QUICK, "-o", str(output)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        journal = output.with_name("out.json.part")
+        while child.poll() is None:
+            if journal.exists() and journal.read_bytes().count(b"\n") > 1:
+                break
+            time.sleep(0.02)
+        yield child, output
+        child.kill()
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_a_signal_keeps_what_was_measured_and_resume_goes_on(
+    started: tuple[subprocess.Popen[str], Path], signum: int, status: int
+) -> None:
+    child, output = started
+    child.send_signal(signum)
+    stdout, stderr = child.communicate(timeout=30)
+    assert child.returncode == status, stderr
+    assert "Traceback" not in stderr
+    assert "Read bandwidth" in stdout
+    states = [cell.state for cell in read_matrix(output).measurements]
+    assert State.OK in states
+    assert State.CANCELLED in states
+    kept = [cell for cell in read_matrix(output).measurements if cell.state is State.OK]
+
+    result = numamicro(*QUICK, "-o", str(output), "--resume")
+    assert result.returncode == 0, result.stderr
+    resumed = read_matrix(output)
+    assert all(cell.state is State.OK for cell in resumed.measurements)
+    assert all(cell in resumed.measurements for cell in kept)
+    assert os.listdir(output.parent) == [output.name]
+
+
+def test_a_killed_run_can_be_resumed(started: tuple[subprocess.Popen[str], Path]) -> None:
+    child, output = started
+    child.kill()
+    child.communicate(timeout=30)
+    assert "--resume" in one_sentence(numamicro(*QUICK, "-o", str(output)))
+    other = numamicro(*QUICK, "--seed", "2", "-o", str(output), "--resume")
+    assert "another run" in one_sentence(other)
+    assert numamicro(*QUICK, "-o", str(output), "--resume").returncode == 0
+
+
+def limit_file_size(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_a_full_disk_still_shows_the_result(tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    result = numamicro(*SHORT, "-q", "-o", str(output), preexec_fn=lambda: limit_file_size(2000))
+    assert str(output) in one_sentence(result)
+    assert "Read bandwidth" in result.stdout
+    assert not output.exists()
+    assert not list(tmp_path.glob(".*tmp"))
+
+
+def test_a_full_standard_output_gets_one_sentence(measured: Path) -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "numamicro", "show", str(measured)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert result.returncode == 2
+    assert "standard output" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(measured: Path) -> None:
+    script = f"{sys.executable} -m numamicro show {measured} --json | head -c 10; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stderr == ""
+
+
+def test_a_closed_standard_output_is_said_or_not_needed(tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    command = f"{sys.executable} -m numamicro {' '.join(SHORT)} -q"
+    without = subprocess.run(["bash", "-c", f"{command} >&-"], stderr=subprocess.PIPE, text=True)
+    assert without.returncode == 2
+    assert "-o" in without.stderr
+    into = subprocess.run(["bash", "-c", f"{command} -o {output} >&- <&-"], stderr=subprocess.PIPE)
+    assert into.returncode == 0
+    assert read_matrix(output).measurements[0].state is State.OK
+
+
+MAIN = """
+if __name__ == "__main__":
+    import sys
+    from numamicro.cli import main
+    sys.exit(main())
+"""
+
+
+def test_an_outsiders_probe_runs_through_plan_worker_file_and_show(tmp_path: Path) -> None:
+    """In a script of its own, as an outsider has it: the worker finds the class by the file."""
+    script = tmp_path / "mine.py"
+    source = Path(__file__).with_name("outsider.py").read_text()
+    script.write_text(source + MAIN)
+    output = tmp_path / "out.json"
+    run = subprocess.run(
+        [sys.executable, str(script), "matrix", "--only", "clock", "-o", str(output)],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    cells = list(read_matrix(output).cells("clock"))
+    assert {cell.case["value"] for cell in cells} == {"mean", "again"}
+    assert {len(cell.runs) for cell in cells} == {3}
+    assert "Read clock, ns" in numamicro("show", str(output)).stdout

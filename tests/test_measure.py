@@ -1,0 +1,149 @@
+"""Each way a figure can be false or a worker can fail ends in its own state, and costs one cell."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numamicro.case import Place
+from numamicro.journal import Journal
+from numamicro.matrix import Measurement, State
+from numamicro.measure import Runner
+from numamicro.plan import make_plan
+from numamicro.probes import Probe
+from numamicro.topology import Machine, NumaNode, discover
+from numamicro.wishes import Level, Wishes
+from tests import faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEVEL = Level("test", processes=1, samples=3, seconds=60.0)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return discover()
+
+
+def measured(
+    machine: Machine, *probes: Probe, level: Level = LEVEL, deadline: float = 30.0
+) -> list[Measurement]:
+    wishes = Wishes(level=level)
+    journal = Journal()
+    for probe in probes:
+        type(probe).name = type(probe).__name__.lower()
+    Runner(make_plan(machine, wishes, probes), machine, journal, deadline=deadline).run()
+    return list(journal.fold())
+
+
+@pytest.mark.parametrize(
+    ("probe", "state", "code"),
+    [
+        (faulty.NeverWritten(), State.VOID, "never-written"),
+        (faulty.ZeroFilled(), State.WRONG, "checksum"),
+        (faulty.OptimisedAway(), State.WRONG, "checksum"),
+        (faulty.ChaseOptimisedAway(), State.WRONG, "chase"),
+        (faulty.Crash(), State.ERROR, "worker-ended"),
+        (faulty.Exit(), State.ERROR, "worker-ended"),
+        (faulty.Raises(), State.ERROR, "exception"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Probe) else None,
+)
+def test_a_fault_is_caught_and_the_next_case_goes_on(
+    machine: Machine, probe: Probe, state: State, code: str
+) -> None:
+    cells = {cell.case.probe: cell for cell in measured(machine, probe, faulty.Good())}
+    broken = cells[probe.name]
+    assert broken.state is state
+    assert broken.reason is not None
+    assert broken.reason.code == code
+    assert "\n" not in broken.reason.text
+    assert broken.summary() is None
+    assert cells["good"].state is State.OK
+
+
+def test_the_same_probes_without_a_fault_are_ok(machine: Machine) -> None:
+    cells = measured(machine, faulty.OneBandwidth(), faulty.OneLatency())
+    assert [cell.state for cell in cells] == [State.OK, State.OK]
+    for cell in cells:
+        assert cell.share == 1.0
+        assert len(cell.runs[0].samples) == LEVEL.samples
+
+
+def test_pages_on_another_node_void_the_cell(machine: Machine) -> None:
+    elsewhere = max(node.id for node in machine.nodes) + 1
+    phantom = NumaNode(elsewhere, memory=2**40, free=2**40)
+    two_nodes = replace(machine, nodes=(*machine.nodes, phantom))
+    (cell,) = measured(two_nodes, faulty.Misplaced())
+    assert cell.state is State.VOID
+    assert cell.reason is not None
+    assert cell.reason.code == "misplaced"
+    assert f"node{elsewhere}" in cell.reason.text
+
+
+def test_a_node_that_is_not_there_is_an_error_of_its_cell(machine: Machine) -> None:
+    elsewhere = max(node.id for node in machine.nodes) + 1
+    phantom = NumaNode(elsewhere, memory=2**40, free=2**40)
+    two_nodes = replace(machine, nodes=(*machine.nodes, phantom))
+    cells = measured(two_nodes, faulty.Bandwidth())
+    remote = [cell for cell in cells if cell.case.route.target == Place("node", elsewhere)]
+    assert {cell.state for cell in remote} == {State.ERROR}
+    assert {cell.reason.code for cell in remote if cell.reason} == {"bind"}
+    assert all(cell.state is State.OK for cell in cells if cell not in remote)
+
+
+@pytest.mark.parametrize("probe", [faulty.Hang(), faulty.Stuck()], ids=["Hang", "Stuck"])
+def test_a_hang_costs_its_deadline_and_no_more(machine: Machine, probe: Probe) -> None:
+    cells = {
+        cell.case.probe: cell for cell in measured(machine, probe, faulty.Good(), deadline=1.0)
+    }
+    assert cells[probe.name].state is State.HANG
+    assert cells["good"].state is State.OK
+    assert not [pid for pid in children() if "numamicro.worker" in command(pid)]
+
+
+def test_a_failed_case_is_not_tried_in_the_next_process(machine: Machine) -> None:
+    level = replace(LEVEL, processes=3)
+    cells = {
+        cell.case.probe: cell
+        for cell in measured(machine, faulty.Crash(), faulty.Good(), level=level)
+    }
+    assert len(cells["crash"].runs) == 1
+    assert [run.process for run in cells["good"].runs] == [0, 1, 2]
+
+
+def test_what_a_probe_prints_neither_blocks_nor_garbles(machine: Machine) -> None:
+    (cell,) = measured(machine, faulty.Chatty())
+    assert cell.state is State.OK
+
+
+def test_what_does_not_fit_the_budget_is_skipped(machine: Machine) -> None:
+    level = replace(LEVEL, seconds=1e-6)
+    cells = measured(machine, faulty.Good(), level=level)
+    assert [cell.state for cell in cells] == [State.SKIPPED]
+    assert "--time" in cells[0].reason.text
+
+
+def test_nothing_is_left_after_a_run(machine: Machine) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    measured(machine, faulty.Good(), faulty.Crash())
+    end = time.monotonic() + 5
+    while children() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert children() == []
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def children() -> Sequence[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def command(pid: int) -> str:
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read().replace("\0", " ")
