@@ -22,7 +22,7 @@ from numamicro.topology import discover
 from numamicro.units import scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bench.contests import Contest, Outcome
     from bench.pairs import Turn
@@ -34,6 +34,8 @@ NAMES = ("read-1", "read-all", "latency")
 def main(arguments: Sequence[str]) -> int:
     """Hold the contests that were asked for, print the page and keep it."""
     asked = _parser().parse_args(arguments)
+    if asked.pairs < 1:
+        raise NumamicroError(f"--pairs {asked.pairs}: a contest needs at least one round")
     machine = discover()
     described = describe(machine)
     with tempfile.TemporaryDirectory() as programs:
@@ -68,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _held(contest: Contest, asked: argparse.Namespace) -> Outcome:
-    print(f"{contest.title}", file=sys.stderr)
+    print(contest.title, file=sys.stderr)
     return hold(contest, asked.pairs, asked.seed, _teller(contest.unit))
 
 
@@ -82,12 +84,13 @@ def _teller(unit: str) -> Callable[[Turn], None]:
     return tell
 
 
-def _slug(described: dict[str, object]) -> str:
+def _slug(described: Mapping[str, object]) -> str:
     words = f"{described['cpu'] or 'machine'}-{described['cores']}-cores"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 def _keep(name: str, page: str, document: dict[str, object]) -> None:
+    RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"kept in {RESULTS.name}/{name}.md and .json", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,7 +61,7 @@ class Claim:
     peer: str
     at_least: float | None = None
     at_most: float | None = None
-    why: str = field(default="", compare=False)
+    why: str = ""
 
     def verdict(self, ratio: Ratio) -> str:
         """Give met, missed, undecided (the interval reaches over a bound), or reported."""

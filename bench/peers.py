@@ -166,7 +166,7 @@ def read_native(text: str, counted: str, huge: int) -> Reading:
     try:
         facts = json.loads(text)
         seconds, amount, found = facts["seconds"], facts[counted], facts["huge_bytes"]
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise NumamicroError(f"a native peer printed no {counted}: {text[:200]!r}") from error
     if not 0.95 * huge <= found <= 1.05 * huge:
         raise NumamicroError(f"a native peer got {found} bytes of huge pages where {huge} were due")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bench.contests import Outcome
-    from bench.pairs import Ratio
+    from bench.pairs import Claim, Ratio, Turn
     from numamicro.case import Param
 
 
@@ -57,12 +57,12 @@ def to_json(session: Session, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _claim_json(outcome: Outcome, claim: Any) -> dict[str, Any]:
+def _claim_json(outcome: Outcome, claim: Claim) -> dict[str, Any]:
     ratio = ratio_of(outcome.turns, claim.ours, claim.peer)
     return asdict(claim) | {"ratio": asdict(ratio), "verdict": claim.verdict(ratio)}
 
 
-def _turn_json(turn: Any) -> dict[str, Any]:
+def _turn_json(turn: Turn) -> dict[str, Any]:
     return {
         "round": turn.round,
         "contender": turn.contender,

@@ -64,7 +64,9 @@ def parse_place(text: str) -> AnyPlace:
         digits = text.removeprefix(kind)
         if digits != text and digits.isascii() and digits.isdecimal() and len(digits) < 10:
             return Place(kind, int(digits))
-    raise NumamicroError(f"'{text}' names no place; write for example node0, gpu1 or node0+node1")
+    raise NumamicroError(
+        f"{text!r:.60} names no place; write for example node0, gpu1 or node0+node1"
+    )
 
 
 def node(index: int) -> Place:

@@ -15,7 +15,7 @@ from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sa
 from numamicro.topology import Machine, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 SCHEMA = 1
 """Version of the file that this program writes."""
@@ -67,7 +67,7 @@ def measurement_to_json(cell: Measurement) -> Json:
         "reason": _reason_to_json(cell.reason),
         "runs": [run_to_json(run) for run in cell.runs],
     }
-    return document | ({"origin": cell.origin} if cell.origin else {})
+    return document | ({} if cell.origin is None else {"origin": cell.origin})
 
 
 def case_to_json(case: Case) -> Json:
@@ -194,8 +194,9 @@ def matrix_from_json(document: object, where: str) -> CostMatrix:
     """
     top = _upgraded(_as(document, dict, where), where)
     cells = _take(top, "measurements", list, where)
+    machine_document = _take(top, "machine", dict, where)
     try:
-        machine = Machine.from_json(_take(top, "machine", dict, where))
+        machine = Machine.from_json(machine_document)
     except NumamicroError as error:
         raise NumamicroError(f"{where}: {error}") from error
     header = Header(
@@ -256,16 +257,16 @@ def case_from_json(document: object, where: str) -> Case:
     route = _take(cell, "route", dict, where)
     params = _take(cell, "params", dict, where)
     for name, value in params.items():
-        _as(value, (int, float, str, bool), f"{where}.params.{name}")
+        _as(value, (int, float, str, bool), f"{where}.params[{name!r:.60}]")
     try:
-        via = parse_place(_take(route, "via", str, where)) if route.get("via") else None
+        via = _maybe(route, "via", str, where)
         return Case.of(
             _take(cell, "probe", str, where),
             _take(cell, "operation", str, where),
             Route(
                 parse_place(_take(route, "source", str, where)),
                 parse_place(_take(route, "target", str, where)),
-                via if isinstance(via, Place) else None,
+                None if via is None else _single_place(via),
                 _take(route, "mover", str, where),
             ),
             **params,
@@ -273,6 +274,13 @@ def case_from_json(document: object, where: str) -> Case:
     except NumamicroError as error:
         text = str(error)
         raise NumamicroError(text if text.startswith(where) else f"{where}: {text}") from error
+
+
+def _single_place(text: str) -> Place:
+    place = parse_place(text)
+    if isinstance(place, Place):
+        return place
+    raise NumamicroError(f"{text!r:.60} is several places where one is meant")
 
 
 def run_from_json(document: object, where: str) -> Run:
@@ -284,10 +292,7 @@ def run_from_json(document: object, where: str) -> Run:
         temperature=_take(run, "temperature", str, where),
         state=_state(run, where),
         reason=_reason_from_json(run.get("reason"), f"{where}.reason"),
-        samples=tuple(
-            _sample_from_json(sample, f"{where}.samples[{index}]")
-            for index, sample in enumerate(_take(run, "samples", list, where))
-        ),
+        samples=tuple(_samples_from_json(_take(run, "samples", list, where), where)),
         placement=None
         if placement is None
         else _placement_from_json(placement, f"{where}.placement"),
@@ -300,15 +305,21 @@ def run_from_json(document: object, where: str) -> Run:
     )
 
 
-def _sample_from_json(document: object, where: str) -> Sample:
-    sample = _as(document, list, where)
-    if len(sample) != 3:
-        raise NumamicroError(f"{where} is not [seconds, amount, repetitions]")
-    seconds = _as(sample[0], (int, float), where)
-    amount, repetitions = _as(sample[1], int, where), _as(sample[2], int, where)
-    if not (0 < seconds < float("inf") and amount > 0 and repetitions > 0):
-        raise NumamicroError(f"{where} holds a figure that is not above zero")
-    return Sample(float(seconds), amount, repetitions)
+def _samples_from_json(samples: list[Any], where: str) -> Iterator[Sample]:
+    for index, sample in enumerate(samples):
+        if not _is_sample(sample):
+            raise NumamicroError(
+                f"{where}.samples[{index}] is not [seconds, amount, repetitions], all above zero"
+            )
+        yield Sample(float(sample[0]), sample[1], sample[2])
+
+
+def _is_sample(document: object) -> bool:
+    return (
+        isinstance(document, list)
+        and [type(value) for value in document] in ([float, int, int], [int, int, int])
+        and all(0 < value < _MOST for value in document)
+    )
 
 
 def _placement_from_json(placement: Json, where: str) -> Placement:
@@ -345,7 +356,7 @@ def _state(document: Json, where: str) -> State:
     try:
         return State(text)
     except ValueError as error:
-        raise NumamicroError(f"{where}: '{text}' is no state of a cell") from error
+        raise NumamicroError(f"{where}: {text!r:.60} is no state of a cell") from error
 
 
 def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
@@ -357,7 +368,7 @@ def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
 def _plain(document: Mapping[str, Any], key: str, where: str) -> Json:
     values: Json = _take(document, key, dict, where)
     for name, value in values.items():
-        _as(value, (int, float, str, bool, type(None)), f"{where}: key '{key}.{name}'")
+        _as(value, (int, float, str, bool, type(None)), f"{where}: {key}[{name!r:.60}]")
     return values
 
 

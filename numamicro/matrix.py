@@ -174,7 +174,7 @@ class Header:
     label: str | None = None
     machine_id: str | None = None
     boot_id: str | None = None
-    setting: Mapping[str, Param | None] = field(default_factory=dict)
+    setting: Mapping[str, str | int | None] = field(default_factory=dict)
     plan: Mapping[str, object] = field(default_factory=dict)
     budget: float | None = None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.case import Case, Place, Route, node
+from numamicro.case import Case, Param, Place, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
 
@@ -141,13 +141,22 @@ def _why_nothing(planned: Sequence[Planned]) -> str:
 
 def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Planned]:
     representatives: dict[tuple[object, ...], tuple[Case, ...]] = {}
-    for table, cases in _tables(probe, probe.cases(machine, wishes)).items():
-        route = cases[0].route
-        kind = (_locality(machine, route), *table[1:])
+    for (route, *rest), table in _tables(probe, probe.cases(machine, wishes)).items():
+        waived = [
+            Planned(case, probe, Priority.PAIRS, 0.0, waived=why)
+            for case in table
+            if (why := probe.waived(case, machine))
+        ]
+        cases = [case for case in table if case not in {item.case for item in waived}]
+        if not cases:
+            yield waived[-1]  # one cell says it; the route's sweep would only repeat it
+            continue
+        yield from waived
+        kind = (_locality(machine, route), *rest)
         if kind not in representatives:
             representatives[kind] = tuple(cases)
             yield from _all(probe, cases, machine, wishes, Priority.CLASSES)
-        elif not _is_sweep(cases):
+        elif len(cases) == 1:
             yield from _all(probe, cases, machine, wishes, Priority.PAIRS)
         else:
             yield _follow(probe, cases[-1], representatives[kind], machine, wishes)
@@ -155,17 +164,15 @@ def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Plan
                 yield from _all(probe, cases, machine, wishes, Priority.SWEEPS)
 
 
-def _tables(probe: Probe, cases: Iterable[Case]) -> dict[tuple[object, ...], list[Case]]:
-    """Group cases that differ in swept parameters alone; the first part of a key is the route."""
-    tables: dict[tuple[object, ...], list[Case]] = defaultdict(list)
+def _tables(
+    probe: Probe, cases: Iterable[Case]
+) -> dict[tuple[Route, str, tuple[tuple[str, Param], ...]], list[Case]]:
+    """Group cases that differ in swept parameters alone, by route, operation and the rest."""
+    tables = defaultdict(list)
     for case in cases:
         fixed = tuple(item for item in case.params if item[0] not in (*probe.swept, "bytes"))
         tables[case.route, case.operation, fixed].append(case)
     return tables
-
-
-def _is_sweep(cases: Sequence[Case]) -> bool:
-    return len(cases) > 1
 
 
 def _locality(machine: Machine, route: Route) -> str:
@@ -178,13 +185,7 @@ def _all(
     probe: Probe, cases: Iterable[Case], machine: Machine, wishes: Wishes, priority: Priority
 ) -> Iterator[Planned]:
     for case in cases:
-        yield Planned(
-            case,
-            probe,
-            priority,
-            _seconds(probe, case, machine, wishes),
-            waived=probe.waived(case, machine),
-        )
+        yield Planned(case, probe, priority, _seconds(probe, case, machine, wishes))
 
 
 def _follow(
@@ -198,7 +199,6 @@ def _follow(
         _seconds(probe, case, machine, wishes),
         rivals=rivals,
         otherwise=case,
-        waived=probe.waived(case, machine),
     )
 
 

@@ -10,7 +10,7 @@ from numamicro.errors import NumamicroError
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 # People write 1G and mean what a memory module means by it; GB is the decimal one.
-_BYTES = {"": 1}
+_BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _BYTES |= {_letter: 1024**_power, f"{_letter}ib": 1024**_power, f"{_letter}b": 1000**_power}
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -62,7 +62,7 @@ def parse_bytes(text: str) -> int:
     factor = _BYTES.get(suffix)
     count = 0.0 if number is None or factor is None else number * factor
     if not 1 <= count < 2**63:
-        raise NumamicroError(f"'{text}' is no size; write for example 512M, 1G or 1GB")
+        raise NumamicroError(f"{text!r:.60} is no size; write for example 512M, 1G or 1GB")
     return int(count)
 
 
@@ -78,7 +78,7 @@ def parse_seconds(text: str) -> float:
     factor = _SECONDS.get(suffix)
     seconds = 0.0 if number is None or factor is None else number * factor
     if not 0 < seconds < 1e9:
-        raise NumamicroError(f"'{text}' is no time; write for example 90, 90s, 2m or 1h")
+        raise NumamicroError(f"{text!r:.60} is no time; write for example 90, 90s, 2m or 1h")
     return seconds
 
 

@@ -32,8 +32,10 @@ def test_names_of_places(text: str, place: AnyPlace) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "node", "node-1", "node 0", "node0x", "Node0", "node٣", "node0+", "+node0", "0", "file:"]
-    + ["socket0", "node1e3", "node" + "9" * 5000],
+    [
+        *("", "node", "node-1", "node 0", "node0x", "Node0", "node٣", "node0+", "+node0", "0"),
+        *("file:", "socket0", "node1e3", "node" + "9" * 5000),
+    ],
     ids=lambda text: text[:8].encode("ascii", "backslashreplace").decode(),
 )
 def test_what_names_no_place_is_refused(text: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 from fractions import Fraction
 from itertools import product
 from math import comb
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numamicro.stats import Summary, median, median_interval, quantile, summarise
+
+if TYPE_CHECKING:
+    import random
 
 finite = st.floats(-1e12, 1e12)
 positive = st.floats(1e-9, 1e12)

@@ -55,7 +55,7 @@ int main(int count, char **words) {
     double seconds = seconds_now() - begun;
     printf("{\"steps\": %llu, \"seconds\": %.9f, \"lines\": %llu, \"start\": %llu, \"end\": %llu, "
            "\"huge_bytes\": %llu}\n",
-           (unsigned long long)steps, seconds, (unsigned long long)lines,
-           (unsigned long long)start, (unsigned long long)end, huge_bytes());
+           (unsigned long long)steps, seconds, (unsigned long long)lines, (unsigned long long)start,
+           (unsigned long long)end, huge_bytes());
     return 0;
 }

@@ -33,7 +33,8 @@ static inline void pin_to(int cpu) {
  */
 static inline void *map_pages(size_t bytes, const char *pages) {
     const size_t huge = 2 << 20;
-    char *wide = mmap(NULL, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *wide =
+        mmap(NULL, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (wide == MAP_FAILED)
         die("mmap");
     char *aligned = (char *)(((uintptr_t)wide + huge - 1) & ~(huge - 1));

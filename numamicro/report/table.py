@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.matrix import CHOSEN, CostMatrix, Measurement, State, best_of
+from numamicro.matrix import CHOSEN, FAILED_STATES, CostMatrix, Measurement, State, best_of
 from numamicro.setting import warnings_of
 from numamicro.units import bytes_text, is_rate, scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numamicro.case import AnyPlace, Param
+    from numamicro.topology import Machine
 
 SPREAD_SHOWN = 0.05
 """A cell whose quartiles lie further apart than this, relative to its centre, says so."""
 FORMATS = ("plain", "github", "pipe", "grid", "html", "latex", "tsv")
 """What :func:`render` can write; all but plain are tabulate's."""
-_PAGES = {"huge": "2 MiB pages", "small": "4 KiB pages"}
+
+
+_Key: TypeAlias = "tuple[str, str, tuple[tuple[str, Param], ...]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ def render(matrix: CostMatrix, style: str = "plain") -> str:
         One of FORMATS.
     """
     footnotes = _Footnotes()
-    tables = [_render_table(table, style, footnotes) for table in _tables(matrix)]
+    machine = matrix.header.machine
+    tables = [_render_table(table, machine, style, footnotes) for table in _tables(matrix)]
     blocks = [_heading(matrix), *tables, _legend(matrix), "\n".join(footnotes.lines())]
     notes = "\n".join(f"note: {text}" for text in _notes(matrix))
     return "\n\n".join(block for block in [*blocks, notes] if block) + "\n"
@@ -88,46 +92,42 @@ def _heading(matrix: CostMatrix) -> str:
 
 
 def _tables(matrix: CostMatrix) -> list[_Table]:
-    groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    groups: dict[_Key, list[Measurement]] = defaultdict(list)
     for cell in matrix.measurements:
         case = cell.case
         # The buffer may be smaller on a small node; that is a note, not a table of its own.
         fixed = case.without(*CHOSEN, "bytes").params
         groups[case.probe, case.operation, fixed].append(cell)
-    return [
-        _Table(cells[0].case.probe, cells[0].case.operation, _fixed(cells[0]), tuple(cells))
-        for cells in groups.values()
-    ]
+    return [_Table(*key, tuple(groups[key])) for key in sorted(groups, key=str)]
 
 
-def _fixed(cell: Measurement) -> tuple[tuple[str, Param], ...]:
-    return cell.case.without(*CHOSEN, "bytes").params
-
-
-def _title(table: _Table) -> str:
+def _title(table: _Table, machine: Machine) -> str:
     unit = table.cells[0].unit
-    name = f"{table.operation.capitalize()} {table.probe}, {scale(unit).label}"
-    details = [_detail(name, value) for name, value in table.fixed]
-    sizes = sorted({cell.case.get("bytes") for cell in table.cells} - {None}, key=str)
-    details += [bytes_text(size) for size in sizes if isinstance(size, int)][:1]
-    known = ", ".join(detail for detail in details if detail)
+    sizes = {cell.case.get("bytes") for cell in table.cells}
+    details = [_detail(name, value, machine) for name, value in table.fixed]
+    details += [f"{bytes_text(size)} buffer" for size in sizes if isinstance(size, int)][:1]
+    known = "".join(f", {detail}" for detail in details if detail)
     wins = "higher" if is_rate(unit) else "lower"
-    return f"{name} ({known}): row accesses column, {wins} is better"
+    return (
+        f"{table.operation.capitalize()} {table.probe} in {scale(unit).label}: from the row's CPUs "
+        f"to the column's memory{known}; {wins} is better"
+    )
 
 
-def _detail(name: str, value: Param) -> str:
-    if name == "pages":
-        return _PAGES.get(str(value), "")
-    return f"{name} {value}"
+def _detail(name: str, value: Param, machine: Machine) -> str:
+    if name != "pages":
+        return f"{name} {value}"
+    size = {"huge": machine.huge_page_bytes, "small": machine.page_bytes}.get(str(value))
+    return f"{bytes_text(size)} pages" if size else ""
 
 
-def _render_table(table: _Table, style: str, footnotes: _Footnotes) -> str:
+def _render_table(table: _Table, machine: Machine, style: str, footnotes: _Footnotes) -> str:
     from tabulate import tabulate
 
     sources = _places(cell.case.route.source for cell in table.cells)
     targets = _places(cell.case.route.target for cell in table.cells)
     rows = [
-        [str(source), *(_cell(table.at(source, target), footnotes) for target in targets)]
+        [str(source), *(_cell(table, source, target, footnotes) for target in targets)]
         for source in sources
     ]
     grid = tabulate(
@@ -138,7 +138,7 @@ def _render_table(table: _Table, style: str, footnotes: _Footnotes) -> str:
         colalign=["left", *["right"] * len(targets)],
     )
     gap = "\n" if style == "plain" else "\n\n"
-    return f"{_title(table)}{gap}{grid}"
+    return f"{_title(table, machine)}{gap}{grid}"
 
 
 def _places(places: Iterable[AnyPlace]) -> list[AnyPlace]:
@@ -150,42 +150,54 @@ def _place_order(place: AnyPlace) -> tuple[str, int, str]:
     return (type(place).__name__, number if isinstance(number, int) else 0, str(place))
 
 
-def _cell(cells: Sequence[Measurement], footnotes: _Footnotes) -> str:
+def _cell(table: _Table, source: AnyPlace, target: AnyPlace, footnotes: _Footnotes) -> str:
     """Give the best figure of a route, or why there is none."""
+    cells = table.at(source, target)
     if not cells:
         return ""
     best = best_of(cells)
-    if best is None:
+    summary = best.summary() if best else None
+    if best is None or summary is None:
         return _no_figure(cells, footnotes)
-    summary = best.summary()
-    assert summary is not None
     text = scale(best.unit).text(summary.center)
-    if summary.spread > SPREAD_SHOWN:
+    if _spreads(best):
         text += f" ±{summary.spread / 2:.0%}"
-    if len(cells) > 1 and "threads" in dict(best.case.params):
+    if _names_threads(table):
         text += f" {best.case['threads']}T"
     return text
 
 
 def _no_figure(cells: Sequence[Measurement], footnotes: _Footnotes) -> str:
     # A failure says more than a cell that was never tried.
-    cell = max(cells, key=lambda cell: list(State).index(cell.state) not in (1, 6, 7))
+    cell = max(cells, key=lambda cell: cell.state in FAILED_STATES)
     mark = f" {footnotes.mark(cell.reason.text)}" if cell.reason else ""
     return f"{cell.state}{mark}"
 
 
 def _legend(matrix: CostMatrix) -> str:
+    shown = [best for table in _tables(matrix) for best in _best_cells(table)]
     lines = ["Each figure is the median of the process medians."]
-    if any(
-        len({cell.case.get("threads") for cell in table.cells}) > 1 for table in _tables(matrix)
-    ):
-        lines.append("8T: the best number of threads was 8.")
-    if any(
-        (summary := cell.summary()) and summary.spread > SPREAD_SHOWN
-        for cell in matrix.measurements
-    ):
-        lines.append("±5%: half the distance between the quartiles of all samples.")
+    threads = [cell.case.number("threads") for table, cell in shown if _names_threads(table)]
+    if threads:
+        lines.append(f"{max(threads)}T: best with {max(threads)} threads.")
+    if any(_spreads(cell) for _, cell in shown):
+        lines.append("±: half the distance between the quartiles of all samples.")
     return " ".join(lines) + "\n" + _placement_line(matrix)
+
+
+def _best_cells(table: _Table) -> Iterator[tuple[_Table, Measurement]]:
+    for route in {cell.case.route for cell in table.cells}:
+        if best := best_of(table.at(route.source, route.target)):
+            yield table, best
+
+
+def _names_threads(table: _Table) -> bool:
+    return len({cell.case.get("threads") for cell in table.cells}) > 1
+
+
+def _spreads(cell: Measurement) -> bool:
+    summary = cell.summary()
+    return summary is not None and summary.spread > SPREAD_SHOWN
 
 
 def _placement_line(matrix: CostMatrix) -> str:

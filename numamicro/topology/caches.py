@@ -75,7 +75,7 @@ def _cache(
         level=level,
         kind=kind,
         bytes=_bytes(tree.text(f"{folder}/size")),
-        line_bytes=tree.number(f"{folder}/coherency_line_size"),
+        line_bytes=tree.size(f"{folder}/coherency_line_size"),
         cpus=tuple(sorted({cpu, *sharers} & online)),
     )
 

@@ -187,7 +187,7 @@ def _memory(
         limit = whole(tree.text(f"{folder}/{limit_name}"))
         if limit is None or limit >= _NO_LIMIT:
             continue
-        usage = tree.number(f"{folder}/{usage_name}") or 0
+        usage = tree.size(f"{folder}/{usage_name}") or 0
         # Cold page cache counts as usage, but gives way.
         cold = min(usage, _statistic(tree, folder, cache_name))
         limits.append(limit)

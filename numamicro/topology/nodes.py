@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from numamicro.topology.cpus import status_ids
@@ -22,6 +23,11 @@ _LATENCY = 1e-9
 
 # One folder for every memory block; a terabyte in small blocks stays below this.
 _MAX_BLOCKS = 16384
+
+# In kB: beyond what any architecture has.
+_LARGEST_PAGE = 1 << 30
+
+_HEX = re.compile(r"[0-9a-fA-F]{1,10}", re.ASCII)
 
 # Where the driver of a node's memory sits in the device tree tells what the memory is.
 _BACKINGS = {"/hmem.": "special-purpose", "/ndbus": "pmem", "/cxl": "cxl"}
@@ -111,7 +117,7 @@ def _cpus(tree: Tree, id: int, online: frozenset[int]) -> tuple[int, ...]:
 def _distances(tree: Tree, id: int, ids: tuple[int, ...]) -> dict[int, int]:
     """The columns stand for the online nodes in order; another count cannot be attributed."""
     columns = (tree.text(f"{NODE}/node{id}/distance") or "").split()
-    numbers = [number for number in map(whole, columns) if number is not None]
+    numbers = [number for number in map(whole, columns) if number is not None and number >= 0]
     if len(numbers) == len(columns) == len(ids):
         return dict(zip(ids, numbers, strict=True))
     return {}
@@ -131,16 +137,13 @@ def _offline_memory(tree: Tree, id: int) -> int:
     blocks = tree.numbered(f"{NODE}/node{id}", "memory")[:_MAX_BLOCKS]
     offline = sum(tree.text(f"{_MEMORY}/memory{b}/state") == "offline" for b in blocks)
     size = tree.text(f"{_MEMORY}/block_size_bytes") if offline else None
-    try:
-        return offline * int((size or "0")[:16], 16)
-    except ValueError:
-        return 0
+    return offline * int(size, 16) if size and _HEX.fullmatch(size) else 0
 
 
 def _side_cache(tree: Tree, id: int) -> int | None:
     folder = f"{NODE}/node{id}/memory_side_cache"
     levels = tree.numbered(folder, "index")
-    sizes = [tree.number(f"{folder}/index{level}/size") for level in levels]
+    sizes = [tree.size(f"{folder}/index{level}/size") for level in levels]
     return max((size for size in sizes if size), default=None)
 
 
@@ -153,9 +156,8 @@ def _accesses(tree: Tree, id: int) -> tuple[Access, ...]:
 
 def _access(tree: Tree, level: int, folder: str) -> Access:
     def rate(name: str, unit: float) -> float | None:
-        number = tree.number(f"{folder}/{name}")
-        # 0 is how the kernel writes "the firmware is silent".
-        return number * unit if number is not None and number > 0 else None
+        number = tree.size(f"{folder}/{name}")
+        return None if number is None else number * unit
 
     return Access(
         level=level,
@@ -174,11 +176,11 @@ def _huge_pools(tree: Tree, id: int) -> tuple[HugePool, ...]:
     pools = (
         HugePool(
             page_bytes=size * 1024,
-            total=tree.number(f"{folder}/{name}/nr_hugepages") or 0,
-            free=tree.number(f"{folder}/{name}/free_hugepages") or 0,
+            total=tree.size(f"{folder}/{name}/nr_hugepages") or 0,
+            free=tree.size(f"{folder}/{name}/free_hugepages") or 0,
         )
         for size, name in zip(sizes, names, strict=True)
-        if size is not None
+        if size is not None and 0 < size <= _LARGEST_PAGE
     )
     return tuple(sorted(pools, key=lambda pool: pool.page_bytes))
 

@@ -117,6 +117,11 @@ class Tree:
             self._refuse(path)
         return number
 
+    def size(self, path: str) -> int | None:
+        """Give the number in a file; None where it is not positive, which is how "none" is written."""
+        number = self.number(path)
+        return number if number is not None and number > 0 else None
+
     def ids(self, list_path: str, mask_path: str | None = None) -> tuple[int, ...] | None:
         """Give the ids in a list file or, where an old kernel has none, in its mask file."""
         for path, parse in ((list_path, parse_list), (mask_path or "", parse_mask)):

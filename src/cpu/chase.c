@@ -6,7 +6,7 @@
 
 enum {
     ROUNDS = 4,
-    BATCH = 64, /* lines whose stores are in flight together while linking */
+    BATCH = 64, /* lines whose stores follow each other closely enough to miss together */
     UNROLL = 16,
 };
 
@@ -67,7 +67,6 @@ static void link_batch(const struct link_job *job, uint64_t first, size_t count)
     for (size_t i = 0; i <= count; i++) {
         uint64_t step = first + i == job->order.count ? 0 : first + i;
         lines[i] = job->buffer + line_at(&job->order, step) * job->line;
-        __builtin_prefetch(lines[i], 1);
     }
     for (size_t i = 0; i < count; i++)
         *(void **)lines[i] = lines[i + 1];

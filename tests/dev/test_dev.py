@@ -204,6 +204,11 @@ def test_test_and_check_bring_their_own_packages(stage: Stage) -> None:
     assert tests == "-m pytest -k name"
 
 
+def test_bench_runs_from_the_checkout(stage: Stage) -> None:
+    assert stage.run("bench", "--pairs", "3").returncode == 0
+    assert stage.new_calls()[-1] == "-m bench --pairs 3"
+
+
 def test_one_failed_check_fails_but_hides_none(stage: Stage) -> None:
     checks = ["ruff", "mypy", "stubtest", "cython-lint", "clang-format"]
     for name in checks:

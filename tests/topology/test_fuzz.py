@@ -53,7 +53,9 @@ RARE = (
     f"{NODE}/node0/access0/initiators/read_bandwidth",
     f"{NODE}/node0/memory_side_cache/index1/size",
     f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages",
+    f"{NODE}/node0/hugepages/hugepages-99999999999999999kB/nr_hugepages",
     f"{NODE}/node0/memory0/state",
+    "sys/devices/system/memory/memory0/state",
     f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq",
     f"{CPU}/cpu0/cpu_capacity",
     f"{CPU}/cpu0/cache/index99999999/level",
@@ -91,6 +93,8 @@ texts = st.sampled_from(
         b"ffffffff,ffffffff",
         b"\xff\xfe\0\0",
         b"[always] madvise",
+        b"offline",
+        b"99999999999G",
         b"Node 0 MemTotal: 999999999999999999999 kB",
         b"cgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
         b"0::/../../x\n1:memory:/a",
@@ -129,6 +133,10 @@ def check(root: Path) -> None:
     except NumamicroError:
         return
     assert len(machine.cpus) <= 65536
+    assert machine.huge_page_bytes is None or machine.huge_page_bytes > 0
+    for numa_node in machine.nodes:
+        amounts = (numa_node.memory, numa_node.free, numa_node.offline_memory, numa_node.side_cache)
+        assert all(amount is None or amount >= 0 for amount in amounts)
     assert Machine.from_json(json.loads(json.dumps(machine.to_json()))) == machine
     warnings_of(setting, machine)
     for initiator in machine.initiators:

@@ -82,7 +82,11 @@ machines = st.builds(
     llcs=several(st.builds(Llc, id=number, cpus=numbers, bytes=maybe)),
     page_bytes=number,
     huge_page_bytes=maybe,
-    caches=several(st.builds(Cache, level=number, shared_by=number, count=number, bytes=maybe, line_bytes=maybe)),
+    caches=several(
+        st.builds(
+            Cache, level=number, shared_by=number, count=number, bytes=maybe, line_bytes=maybe
+        )
+    ),
     cgroup=st.none()
     | st.builds(
         Cgroup,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,14 +130,22 @@ MACHINES = {
 # fmt: on
 
 
-# Half of the files; nothing reads them, and writing them takes most of the time.
-UNREAD = ("/cpuidle/", "/power/", "/thermal_throttle/", "/microcode/", "/hotplug/", "/pci0")
+# Most of the files: nothing reads them, and writing them takes the time.
+UNREAD = re.compile(
+    r"^sys/devices/(pci|LNXSYSTM)(?!.*/target_node$)|/memory/memory[0-9]+/(?!state$)|"
+    r"/(cpuidle|power|thermal_throttle|microcode|hotplug)/|"
+    r"/(uevent|number_of_sets|ways_of_associativity|physical_line_partition|core_id|"
+    r"(core|book|drawer|cluster|die|package)_(siblings|cpus)\w*|crash_notes\w*|"
+    r"(scaling|cpuinfo|related|affected)_(?!governor|driver|max_freq)\w+)$"
+)
 
 
 def _needed(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-    if any(part in member.name for part in UNREAD):
+    if UNREAD.search(member.name):
         return None
-    return tarfile.data_filter(member, path)
+    safe = tarfile.data_filter(member, path)
+    # Without these, three system calls fewer for each file.
+    return safe.replace(mode=None, mtime=None, uid=None, gid=None, deep=False)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module", params=MACHINES)

@@ -1,0 +1,519 @@
+"""The result file: it holds all of a matrix, it is what the schema says, and nothing breaks it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from numamicro import file
+from numamicro.case import Place, Route, node
+from numamicro.errors import NumamicroError
+from numamicro.file import SCHEMA, UPGRADES, matrix_text, read_matrix, write_matrix
+from numamicro.matrix import CostMatrix, Measurement, State
+from numamicro.report.table import render
+from numamicro.topology import Note
+from tests import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCS = Path(__file__).parents[1] / "docs"
+VALIDATOR = jsonschema.Draft202012Validator(json.loads((DOCS / "result.schema.json").read_text()))
+
+
+def full_matrix() -> CostMatrix:
+    """Give a matrix that has something under every key of the file."""
+    cell = examples.cell(examples.read_case(0, 1, threads=2, ratio=0.5, nt=True), 1e9)
+    run = replace(cell.runs[0], outcome={"isa": "avx2", "turbo": None}, warnings=(Note("w", "x"),))
+    failed = examples.failed_run(State.VOID, process=1)
+    staged = Route(Place("gpu", 0), Place("gpu", 1), via=node(0), mover="copy-engine")
+    return CostMatrix(
+        examples.header(examples.machine((0,)), label="all"),
+        (
+            replace(cell, runs=(run,), origin="imported"),
+            Measurement.of_runs(examples.read_case(0, 0), "B/s", (run, failed)),
+            replace(cell, case=replace(cell.case, route=staged)),
+            Measurement(examples.load_case(1, 1), "s", State.SKIPPED, Note("budget", "spent")),
+        ),
+    )
+
+
+DOCUMENT: dict[str, Any] = json.loads(matrix_text(full_matrix()))
+
+
+def problems(document: object) -> list[str]:
+    """Give what the schema says against a document."""
+    return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(document)]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a file that the program itself wrote from a short run on this machine."""
+    path = tmp_path_factory.mktemp("measured") / "nps4.json"
+    arguments = ["matrix", "--quick", "--only", "bandwidth", "--threads", "1", "--label", "BIOS A"]
+    done = subprocess.run(
+        [sys.executable, "-m", "numamicro", *arguments, "-o", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode in (0, 3), done.stderr
+    return path
+
+
+# ---- what is written -----------------------------------------------------------------------------
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(VALIDATOR.schema)
+    assert VALIDATOR.schema["properties"]["schema"] == {
+        "const": SCHEMA,
+        "description": "Version of this format.",
+    }
+    assert VALIDATOR.schema["$defs"]["state"]["enum"] == [state.value for state in State]
+
+
+def test_a_measured_file_is_what_the_schema_says(measured: Path) -> None:
+    document = json.loads(measured.read_text())
+    assert problems(document) == []
+    assert [cell for cell in document["measurements"] if cell["state"] == "ok"]
+    assert document["label"] == "BIOS A"
+
+
+def test_a_measured_file_reads_back_as_it_is(measured: Path) -> None:
+    assert matrix_text(read_matrix(measured)) == measured.read_text()
+    assert not measured.with_name(f"{measured.name}.part").exists()
+
+
+def test_a_file_tells_nobodys_name(measured: Path) -> None:
+    text = measured.read_text()
+    names = {os.uname().nodename, os.environ.get("USER", ""), str(Path.home()), str(Path.cwd())}
+    for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        with suppress(OSError):
+            names.add(Path(path).read_text().strip())
+    for name in names:
+        assert len(name) < 5 or name not in text
+
+
+@settings(max_examples=60)
+@given(examples.matrices)
+def test_every_matrix_survives_the_file(matrix: CostMatrix) -> None:
+    document = json.loads(matrix_text(matrix))
+    assert file.matrix_from_json(document, "file") == matrix
+    assert problems(document) == []
+
+
+def test_the_schema_knows_every_key() -> None:
+    assert problems(DOCUMENT) == []
+    for path, value in nodes_of(DOCUMENT):
+        if isinstance(value, dict) and not {"plan", "setting", "params", "outcome"} & set(path):
+            more = put(DOCUMENT, (*path, "surprise"), {})
+            assert problems(more), f"{path} may hold anything"
+            for key in value:
+                if not str(key).isdecimal() and key != "origin":
+                    assert problems(without(DOCUMENT, (*path, key))), f"{path} may lack {key}"
+
+
+def test_a_cell_is_one_line_so_that_files_can_be_diffed() -> None:
+    lines = matrix_text(full_matrix()).splitlines()
+    cells = [json.loads(line.rstrip(",")) for line in lines if line.startswith('{"probe"')]
+    assert cells == DOCUMENT["measurements"]
+
+
+def test_the_text_is_ascii_whatever_the_label() -> None:
+    matrix = CostMatrix(examples.header(label="läbel \u2028 \ud800"), ())
+    assert matrix_text(matrix).isascii()
+    assert file.matrix_from_json(json.loads(matrix_text(matrix)), "file") == matrix
+
+
+# ---- how it is written ---------------------------------------------------------------------------
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """Make each write fail that would grow a file beyond `size` bytes, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    write_matrix(examples.matrix(), path)
+    write_matrix(full_matrix(), path)
+    assert read_matrix(path) == full_matrix()
+    assert os.listdir(tmp_path) == ["out.json"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("old")
+    with files_end_at(size), pytest.raises(NumamicroError, match="cannot write"):
+        write_matrix(full_matrix(), path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.json"]
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("old")
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_matrix(full_matrix(), path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.json"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    link, real = tmp_path / "link.json", tmp_path / "kept" / "real.json"
+    link.symlink_to("kept/real.json")
+    for matrix in (examples.matrix(), full_matrix()):  # at first it leads nowhere
+        write_matrix(matrix, link)
+        assert link.is_symlink()
+        assert not real.is_symlink()
+        assert read_matrix(real) == matrix
+    assert os.listdir(tmp_path / "kept") == ["real.json"]
+
+
+def test_a_link_to_itself_is_no_place_to_lose_a_result(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to("loop.json")
+    write_matrix(full_matrix(), loop)
+    assert read_matrix(loop) == full_matrix()
+
+
+def test_a_pipe_is_written_through(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        write_matrix(full_matrix(), pipe)
+        assert reader.communicate()[0] == matrix_text(full_matrix())
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("absent/out.json", "No such file or directory"),
+        ("plain/out.json", "Not a directory"),
+        ("", "Is a directory"),
+        ("x" * 300, "File name too long"),
+        ("/dev/full", "No space left on device"),
+        ("/proc/out.json", "No such file or directory"),
+    ],
+    ids=["no-folder", "file-as-folder", "folder", "long", "full", "proc"],
+)
+def test_where_nothing_can_be_written_is_said_in_a_sentence(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    (tmp_path / "plain").write_text("old")
+    path = tmp_path / name
+    with pytest.raises(NumamicroError) as caught:
+        write_matrix(full_matrix(), path)
+    assert str(caught.value) == f"cannot write {path}: {reason}"
+    assert os.listdir(tmp_path) == ["plain"]
+
+
+# ---- reading what is broken ----------------------------------------------------------------------
+
+Path_ = tuple[str | int, ...]
+
+
+def nodes_of(document: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Give every value in a document with the keys that lead to it."""
+    yield path, document
+    if isinstance(document, dict | list):
+        items = document.items() if isinstance(document, dict) else enumerate(document)
+        for key, value in items:
+            yield from nodes_of(value, (*path, key))
+
+
+def put(document: Any, path: Path_, value: object) -> Any:
+    """Give a copy of a document with another value in one place."""
+    if not path:
+        return value
+    changed = copy.copy(document)
+    changed[path[0]] = put(document[path[0]], path[1:], value) if path[1:] else value
+    return changed
+
+
+def without(document: Any, path: Path_) -> Any:
+    """Give a copy of a document that lacks one value."""
+    parent = document
+    for key in path[:-1]:
+        parent = parent[key]
+    lacking = copy.copy(parent)
+    del lacking[path[-1]]
+    return put(document, path[:-1], lacking)
+
+
+def read_or_refuse(text: str | bytes, path: Path) -> CostMatrix | None:
+    """Read a text as a file: give the matrix, or None when a sentence refused it."""
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    try:
+        matrix = read_matrix(path)
+    except NumamicroError as error:
+        sentence = str(error)
+        assert sentence.startswith(f"{path}")
+        assert "\n" not in sentence
+        assert len(sentence) < len(str(path)) + 300
+        return None
+    # What is read can be worked with and written again.
+    render(matrix)
+    assert read_again(matrix, path) == matrix
+    return matrix
+
+
+def read_again(matrix: CostMatrix, path: Path) -> CostMatrix:
+    write_matrix(matrix, path)
+    return read_matrix(path)
+
+
+def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    text = matrix_text(full_matrix())
+    path = tmp_path / "cut.json"
+    for length in {*range(0, len(text.rstrip()), 31), *range(len(text) - 60, len(text) - 1)}:
+        assert read_or_refuse(text[:length], path) is None, f"cut after {length} bytes"
+    assert read_or_refuse(text.rstrip(), path) == full_matrix()
+
+
+WRONG_VALUES: tuple[object, ...] = (
+    None, True, False, 0, -1, 1, 10**400, 0.5, 1e308, -1e308, "", "x", "node0", "9" * 5000,
+    [], [1], [[]], {}, {"x": 1}, {"-1": 1}, {"9" * 5000: 1}, {"\ud800": []},
+)  # fmt: skip
+
+
+def test_a_wrong_value_anywhere_is_refused_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    refused = 0
+    places = [place for place, _ in nodes_of(DOCUMENT)]
+    for number, place in enumerate(places):
+        for value in WRONG_VALUES[number % 4 :: 4]:
+            refused += read_or_refuse(json.dumps(put(DOCUMENT, place, value)), path) is None
+    assert refused > len(places)
+
+
+def test_a_missing_value_anywhere_is_refused_or_harmless(tmp_path: Path) -> None:
+    for place, _ in nodes_of(DOCUMENT):
+        if place:
+            read_or_refuse(json.dumps(without(DOCUMENT, place)), tmp_path / "lacking.json")
+
+
+MAY_BE_MISSING = {"label", "machine_id", "boot_id", "budget"}
+
+
+@pytest.mark.parametrize("key", sorted(set(DOCUMENT) - MAY_BE_MISSING))
+def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "lacking.json"
+    path.write_text(json.dumps(without(DOCUMENT, (key,))))
+    with pytest.raises(NumamicroError) as caught:
+        read_matrix(path)
+    assert str(caught.value) == f"{path}: key '{key}' is missing"
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_anything_anywhere_is_refused_or_harmless(tmp_path: Path, data: st.DataObject) -> None:
+    document = DOCUMENT
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.sampled_from([place for place, _ in nodes_of(document)]))
+        document = put(document, place, data.draw(examples.json_values))
+    read_or_refuse(json.dumps(document), tmp_path / "any.json")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2**20), st.binary(min_size=1, max_size=8))
+@example(0, b"\xff\xfe")
+def test_garbled_bytes_are_refused_or_harmless(tmp_path: Path, where: int, noise: bytes) -> None:
+    text = matrix_text(full_matrix()).encode()
+    where %= len(text)
+    garbled = text[:where] + noise + text[where + len(noise) :]
+    read_or_refuse(garbled, tmp_path / "garbled.json")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200))
+def test_what_is_no_result_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert read_or_refuse(content, tmp_path / "other.json") is None
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        (("tool",), 1, "key 'tool' holds a number, not a text"),
+        (("setting",), [], "key 'setting' holds a list, not an object"),
+        (("setting", "thp.enabled"), [], "setting['thp.enabled'] holds a list, not a number"),
+        (("machine", "nodes", 0, "id"), "0", "machine.nodes[0].id is '0', not of type int"),
+        (("measurements", 0, "state"), "fine", "measurements[0]: 'fine' is no state of a cell"),
+        (
+            ("measurements", 1, "route", "source"),
+            "here",
+            "measurements[1]: 'here' names no place",
+        ),
+        (
+            ("measurements", 2, "route", "via"),
+            "node0+node1",
+            "measurements[2]: 'node0+node1' is several places where one is meant",
+        ),
+        (
+            ("measurements", 0, "runs", 0, "samples", 0),
+            [1.0, 2],
+            "measurements[0].runs[0].samples[0] is not [seconds, amount, repetitions], all above",
+        ),
+        (
+            ("measurements", 0, "runs", 0, "samples", 0, 0),
+            0,
+            "measurements[0].runs[0].samples[0] is not [seconds, amount, repetitions], all above",
+        ),
+        (
+            ("measurements", 0, "runs", 0, "placement", "share"),
+            1.01,
+            "measurements[0].runs[0].placement: key 'share' is not within 0 and 1",
+        ),
+        (("budget",), True, "key 'budget' holds true or false, not a number"),
+        (("budget",), 2**63, "key 'budget' holds a number that passes 64 bits"),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_the_sentence_says_where_and_what(
+    tmp_path: Path, place: Path_, value: object, sentence: str
+) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(put(DOCUMENT, place, value)))
+    with pytest.raises(NumamicroError) as caught:
+        read_matrix(path)
+    assert str(caught.value).startswith(f"{path}: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is no complete result file: its JSON breaks off at line 1"),
+        (b'{"schema": 1,\n', "is no complete result file: its JSON breaks off at line 2"),
+        (b"[" * 100_000, "is no complete result file: its JSON breaks off"),
+        (b'{"schema": 1, "budget": NaN}', "holds NaN, which is neither a figure nor JSON"),
+        (b'{"schema": 1, "budget": -Infinity}', "holds -Infinity, which is neither a figure nor"),
+        (b'{"schema": ' + b"9" * 5000 + b"}", "is no complete result file: its JSON breaks off"),
+        (b"\xff\xfe{", "is no result file: it is not text"),
+    ],
+    ids=["empty", "cut", "deep", "nan", "infinity", "long", "binary"],
+)
+def test_what_is_no_json_is_said_so(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "odd.json"
+    path.write_bytes(content)
+    with pytest.raises(NumamicroError) as caught:
+        read_matrix(path)
+    assert str(caught.value).startswith(f"{path} {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("absent", "No such file or directory"), ("", "Is a directory")]
+)
+def test_what_cannot_be_opened_is_said_so(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(NumamicroError) as caught:
+        read_matrix(tmp_path / name)
+    assert str(caught.value) == f"cannot read {tmp_path / name}: {reason}"
+
+
+def test_a_key_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "more.json"
+    for place, value in nodes_of(DOCUMENT):
+        inside = {"plan", "setting", "params", "outcome", "pages", "distances"}
+        if isinstance(value, dict) and not inside & set(place):
+            path.write_text(json.dumps(put(DOCUMENT, (*place, "new"), {"any": "thing"})))
+            assert read_matrix(path) == full_matrix()
+
+
+# ---- versions ------------------------------------------------------------------------------------
+
+
+def test_a_newer_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "newer.json"
+    path.write_text(json.dumps({"schema": SCHEMA + 1, "all": "else may have changed"}))
+    with pytest.raises(NumamicroError) as caught:
+        read_matrix(path)
+    assert str(caught.value) == (
+        f"{path} has schema {SCHEMA + 1}, and this numamicro reads up to {SCHEMA}: "
+        "update numamicro to read it"
+    )
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_version_that_never_was_is_refused(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "never.json"
+    path.write_text(json.dumps(DOCUMENT | {"schema": version}))
+    with pytest.raises(NumamicroError, match="which no numamicro ever wrote"):
+        read_matrix(path)
+
+
+def test_an_older_file_is_upgraded_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_tool(document: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in document.items() if key != "program"} | {
+            "tool": document["program"],
+            "schema": SCHEMA + 1,
+        }
+
+    def with_cells(document: dict[str, Any]) -> dict[str, Any]:
+        assert "tool" in document
+        return document | {"measurements": document["cells"], "schema": SCHEMA + 2}
+
+    monkeypatch.setitem(UPGRADES, SCHEMA, with_tool)
+    monkeypatch.setitem(UPGRADES, SCHEMA + 1, with_cells)
+    monkeypatch.setattr(file, "SCHEMA", SCHEMA + 2)
+    old = dict(DOCUMENT)
+    old["program"], old["cells"] = old.pop("tool"), old.pop("measurements")
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(old))
+    assert read_matrix(path) == full_matrix()
+
+
+# ---- readers -------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_and_shown_without_kernels_or_numpy(measured: Path) -> None:
+    code = """
+        import sys
+        class Barred:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] == "numpy" or name == "numamicro._cpu":
+                    raise ImportError(f"{name} is not for readers")
+        sys.meta_path.insert(0, Barred())
+        from numamicro.cli import main
+        sys.exit(main(["show", sys.argv[1]]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(measured)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Read bandwidth, GB/s" in done.stdout
