@@ -134,7 +134,7 @@ def read(
     length : int
         Bytes, as for `fill`.
     kernel : str
-        A name from `kernels`. OSError (ENOTSUP) when this CPU cannot run it.
+        A name from `kernels` that writes nothing. OSError (ENOTSUP) otherwise.
 
     Returns
     -------
@@ -147,6 +147,44 @@ def read(
         are wrong.
     strays : int
         Involuntary context switches inside the window, plus threads found off their CPU after it.
+    """
+
+def store(
+    team: Team, arena: Arena, length: int, kernel: str, repetitions: int, seed: int
+) -> tuple[int, int, int, int]:
+    """Write to a buffer that was filled with `seed`, each thread within its own slice.
+
+    A slice holds the arrays that the kernel reads and, behind them, the one that it writes:
+    ``copy`` makes it the first, ``triad`` the first plus twice the second (as 64-bit integers),
+    ``write`` a ramp that begins with `seed`. Filling once serves any number of calls, since the
+    arrays read stay as they are. The array written is summed and spoiled after the timed part.
+
+    Parameters
+    ----------
+    length : int
+        Bytes, as for `fill`.
+    kernel : str
+        A name from `kernels` that writes. OSError (ENOTSUP) otherwise.
+    repetitions : int
+        At least 1, or nothing is written and the checksum is that of older data.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds, as for `read`.
+    bytes : int
+        What the program truly read and wrote. Up to 1.6 % of the buffer lies between the arrays
+        unused.
+    checksum : int
+        The sum of the words written; `expected` says what it must be.
+    strays : int
+        As for `read`.
+    """
+
+def expected(team: Team, length: int, kernel: str, repetitions: int, seed: int) -> int:
+    """Compute the checksum that `read` or `store` must return for a buffer filled with `seed`.
+
+    No buffer is looked at. It is the same for every call with the same arguments and team size.
     """
 
 def link(team: Team, arena: Arena, length: int, line: int, seed: int) -> None:
@@ -185,12 +223,15 @@ def chase(
         As for `read`.
     """
 
-def kernels() -> list[tuple[str, str, int, int, int]]:
+def kernels() -> list[tuple[str, str, int, int, int, int]]:
     """Give what this CPU can run, widest vectors first.
 
     Returns
     -------
-    list of (name, isa, streams, read, written)
-        `streams` places of a slice are walked in step; `read` and `written` are bytes moved per
-        byte of the slice.
+    list of (name, isa, streams, read, written, bus)
+        The name is operation-variant-isa: read, write, copy or triad; 1 or 4 streams of plain
+        accesses, nt (non-temporal stores) or movsb. `streams` places of an array are walked in
+        step. `read` and `written` count arrays: of the bytes that a call reports, read / (read +
+        written) were read. `bus` / (read + written) of them crossed the memory bus, in the model
+        that a plain store first fetches its line.
     """

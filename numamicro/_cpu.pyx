@@ -40,6 +40,7 @@ cdef extern from "stream.h" nogil:
         int streams
         int reads
         int writes
+        int bus
     struct stream_result:
         int64_t elapsed_ns
         uint64_t bytes
@@ -48,6 +49,10 @@ cdef extern from "stream.h" nogil:
     const kernel *stream_kernel(size_t index)
     int stream_read(c_team *, const c_arena *, size_t length, const char *name,
                     uint64_t repetitions, stream_result *)
+    int stream_store(c_team *, const c_arena *, size_t length, const char *name,
+                     uint64_t repetitions, uint64_t seed, stream_result *)
+    int stream_expected(c_team *, size_t length, const char *name, uint64_t repetitions,
+                        uint64_t seed, uint64_t *sum)
 
 cdef extern from "chase.h" nogil:
     struct chase_result:
@@ -206,6 +211,31 @@ def read(Team team not None, Arena arena not None, size_t length, str kernel,
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 
 
+def store(Team team not None, Arena arena not None, size_t length, str kernel,
+          uint64_t repetitions, uint64_t seed):
+    cdef int rc
+    cdef stream_result result
+    cdef c_team *threads = threads_of(team)
+    encoded = kernel.encode()
+    cdef const char *name = encoded
+    with nogil:
+        rc = stream_store(threads, &arena.memory, length, name, repetitions, seed, &result)
+    check(rc, f"storing to {length} bytes by {kernel}")
+    return result.elapsed_ns, result.bytes, result.sum, result.strays
+
+
+def expected(Team team not None, size_t length, str kernel, uint64_t repetitions, uint64_t seed):
+    cdef int rc
+    cdef uint64_t checksum
+    cdef c_team *threads = threads_of(team)
+    encoded = kernel.encode()
+    cdef const char *name = encoded
+    with nogil:
+        rc = stream_expected(threads, length, name, repetitions, seed, &checksum)
+    check(rc, f"what {kernel} makes of {length} bytes")
+    return checksum
+
+
 def link(Team team not None, Arena arena not None, size_t length, size_t line, uint64_t seed):
     cdef int rc
     cdef c_team *threads = threads_of(team)
@@ -234,5 +264,6 @@ def chase(Team team not None, Arena arena not None, size_t length, size_t line, 
 def kernels():
     found = []
     while (row := stream_kernel(len(found))) is not NULL:
-        found.append((row.name.decode(), row.isa.decode(), row.streams, row.reads, row.writes))
+        found.append((row.name.decode(), row.isa.decode(), row.streams,
+                      row.reads, row.writes, row.bus))
     return found

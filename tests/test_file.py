@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -238,6 +240,21 @@ def test_where_nothing_can_be_written_is_said_in_a_sentence(
         write_matrix(full_matrix(), path)
     assert str(caught.value) == f"cannot write {path}: {reason}"
     assert os.listdir(tmp_path) == ["plain"]
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", "", "folder"])
+def test_a_folder_is_refused_before_anything_is_measured(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "numamicro", "matrix", "-o", name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"numamicro: -o '{name}' is a folder: name a file in it\n"
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 # ---- reading what is broken ----------------------------------------------------------------------
@@ -516,4 +533,55 @@ def test_a_file_is_read_and_shown_without_kernels_or_numpy(measured: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Read bandwidth, GB/s" in done.stdout
+    assert "Read bandwidth" in done.stdout
+
+
+# ---- the document --------------------------------------------------------------------------------
+
+FORMAT = (DOCS / "FORMAT.md").read_text()
+
+
+def block(language: str) -> str:
+    """Give the first example in that language."""
+    return FORMAT.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def codes() -> Iterator[str]:
+    """Give every code of a note or a failure that stands in the source."""
+    for path in Path(file.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            name = ast.unparse(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
+            at = {"Note": 0, "note": 0, "_Rule": 0, "CaseFailed": 1}.get(name)
+            if isinstance(call, ast.Call) and at is not None and len(call.args) > at:
+                code = call.args[at]
+                if isinstance(code, ast.Constant) and isinstance(code.value, str):
+                    yield code.value
+
+
+def test_the_document_names_every_code_and_no_other() -> None:
+    chapter = FORMAT.partition("## States and reasons")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z-]+)`", chapter)) - {state.value for state in State}
+    assert named - {"setting"} == set(codes())
+
+
+def test_the_document_names_every_key_and_state() -> None:
+    shapes = [VALIDATOR.schema, *VALIDATOR.schema["$defs"].values()]
+    keys = {key for shape in shapes for key in shape.get("properties", ())}
+    assert [key for key in sorted(keys) if f"`{key}`" not in FORMAT] == []
+    assert [state for state in State if f"| `{state}` |" not in FORMAT] == []
+    assert f"| {SCHEMA} | " in FORMAT.partition("## History")[2]
+
+
+def test_the_example_cell_is_one() -> None:
+    assert problems(DOCUMENT | {"measurements": [json.loads(block("json"))]}) == []
+
+
+def test_the_example_reads_a_file(measured: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block("python")],
+        cwd=measured.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.fullmatch(r"\d+\.\d GB/s with 1 threads\n", done.stdout), done.stderr

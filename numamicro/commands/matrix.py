@@ -84,10 +84,20 @@ def run(arguments: argparse.Namespace) -> int:
     plan = make_plan(machine, wishes, all_probes())
     if arguments.list:
         return _print_plan(plan, arguments.format)
-    target = Path(arguments.output) if arguments.output else None
+    target = _target(arguments.output)
     if output.is_closed() and target is None:
         raise NumamicroError("standard output is closed: name a file with -o to keep the result")
     return _measure(plan, machine, arguments, target)
+
+
+def _target(name: str | None) -> Path | None:
+    """Give the file to write; what cannot be one is refused before anything is measured."""
+    if name is None:
+        return None
+    target = Path(name)
+    if not target.name or target.is_dir():
+        raise NumamicroError(f"-o '{name}' is a folder: name a file in it")
+    return target
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case, Place
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from numamicro.worker.lab import Lab
 
 USUAL_BYTES = 256 * MIB
+# No loop wins everywhere: each operation is tried in every variant, and the best is published.
+VARIANTS = {
+    "read": ("1-stream", "4-stream"),
+    "write": ("1-stream", "nt"),
+    "copy": ("1-stream", "nt", "movsb"),
+    "triad": ("1-stream", "nt"),
+}
+_QUICK_OPERATIONS = ("read",)
 # For estimates only: a slow core and a slow socket, so that a plan errs on the long side.
 _CORE_RATE, _SOCKET_RATE = 8e9, 40e9
 
@@ -40,16 +49,20 @@ class Bandwidth(Probe):
     swept: ClassVar[tuple[str, ...]] = ("threads", "variant")
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
-        """Give reads with 1 and 4 streams at each thread count, on every route."""
-        if not wishes.wants(self.name, "read"):
-            return
+        """Give each operation in its variants at each thread count, on every route."""
+        operations = _QUICK_OPERATIONS if wishes.level is QUICK and not wishes.only else VARIANTS
+        for operation in operations:
+            if wishes.wants(self.name, operation):
+                yield from self._sweep(operation, machine, wishes)
+
+    def _sweep(self, operation: str, machine: Machine, wishes: Wishes) -> Iterator[Case]:
         for route in node_routes(machine, wishes):
             size = buffer_bytes(route, machine, wishes, USUAL_BYTES)
             for threads in thread_counts(route.source, machine, wishes):
-                for variant in ("1-stream", "4-stream"):
+                for variant in VARIANTS[operation]:
                     yield Case.of(
                         self.name,
-                        "read",
+                        operation,
                         route,
                         bytes=size,
                         pages="auto",
@@ -70,28 +83,44 @@ class Bandwidth(Probe):
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
-        """Fill the buffer, then read all of it once a sample and compare the sum of its words."""
+        """Fill the buffer, then pass over all of it once a sample and check the sum of its words."""
         from numamicro import _cpu
 
         size = case.number("bytes")
         team = lab.team(case.number("threads"))
         arena = lab.arena(case.route.target, size, str(case["pages"]))
-        kernel, isa = kernel_for(case.operation, str(case["variant"]))
-        checksum = _cpu.fill(team, arena, size, lab.seed)
-        lab.note(isa=isa, kernel=kernel)
+        kernel = kernel_for(case.operation, str(case["variant"]))
+        lab.note(isa=kernel.isa, kernel=kernel.name, bus_ratio=kernel.bus_ratio)
+        _cpu.fill(team, arena, size, lab.seed)
+        checksum = _cpu.expected(team, size, kernel.name, 1, lab.seed)
 
         def sample() -> Sample:
-            elapsed, moved, total, strays = _cpu.read(team, arena, size, kernel, 1)
+            if kernel.writes:
+                result = _cpu.store(team, arena, size, kernel.name, 1, lab.seed)
+            else:
+                result = _cpu.read(team, arena, size, kernel.name, 1)
+            elapsed, moved, total, strays = result
             if total != checksum:
                 raise CaseFailed(
                     State.WRONG,
                     "checksum",
-                    f"{kernel} summed the buffer to {total:#x}, and {checksum:#x} was written",
+                    f"{kernel.name} gave the sum {total:#x} where {checksum:#x} was due",
                 )
             lab.strays += strays
             return Sample(elapsed / 1e9, moved)
 
         yield sample
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A loop of the native side. `bus_ratio` is bus bytes over program bytes, in the model that a
+    plain store first fetches the line it writes to."""
+
+    name: str
+    isa: str
+    writes: bool
+    bus_ratio: float
 
 
 def thread_counts(source: object, machine: Machine, wishes: Wishes) -> list[int]:
@@ -109,18 +138,18 @@ def thread_counts(source: object, machine: Machine, wishes: Wishes) -> list[int]
     return sorted({1, cores, cpus} | {2**power for power in range(1, cores.bit_length())} - {0})
 
 
-def kernel_for(operation: str, variant: str) -> tuple[str, str]:
-    """Give the kernel of the widest instruction set that this CPU runs, and that set's name.
+def kernel_for(operation: str, variant: str) -> Kernel:
+    """Give the loop of the widest instruction set that this CPU runs.
 
     Raises
     ------
     CaseFailed
-        No kernel of this CPU does the operation in that variant.
+        This CPU runs no loop of the operation in that variant.
     """
     from numamicro import _cpu
 
-    streams = variant.removesuffix("-stream")
-    for kernel, isa, *_ in _cpu.kernels():
-        if kernel == f"{operation}-{streams}-{isa}":
-            return kernel, isa
-    raise CaseFailed(State.WAIVED, "no-kernel", f"this CPU runs no {variant} kernel of {operation}")
+    wanted = f"{operation}-{variant.removesuffix('-stream')}-"
+    for name, isa, _, reads, writes, bus in _cpu.kernels():
+        if name.startswith(wanted):
+            return Kernel(name, isa, writes > 0, bus / (reads + writes))
+    raise CaseFailed(State.WAIVED, "no-kernel", f"this CPU runs no {variant} loop of {operation}")

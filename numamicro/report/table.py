@@ -192,7 +192,8 @@ def _best_cells(table: _Table) -> Iterator[tuple[_Table, Measurement]]:
 
 
 def _names_threads(table: _Table) -> bool:
-    return len({cell.case.get("threads") for cell in table.cells}) > 1
+    counts = {cell.case.get("threads") for cell in table.cells}
+    return len(counts) > 1 and all(isinstance(count, int) for count in counts)
 
 
 def _spreads(cell: Measurement) -> bool:

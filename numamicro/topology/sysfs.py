@@ -11,11 +11,11 @@ from numamicro.errors import NumamicroError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Far beyond any kernel's NR_CPUS and MAX_NUMNODES; keeps "0-4000000000" from filling the memory.
-MAX_ID = 65535
+# Beyond any kernel's NR_CPUS and MAX_NUMNODES; keeps "0-4000000000" from filling the memory.
+MAX_ID = 16383
 
-# An alternating list of 65536 ids is shorter than this, and so is every other file read whole.
-_MAX_BYTES = 1 << 19
+# An alternating list of so many ids is shorter than this, and so is every other file read whole.
+_MAX_BYTES = 1 << 18
 
 _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", re.ASCII)
 _MASK = re.compile(r"[0-9a-fA-F]{1,8}(?:,[0-9a-fA-F]{1,8})*", re.ASCII)
@@ -29,7 +29,7 @@ def parse_list(text: str) -> tuple[int, ...]:
     Raises
     ------
     NumamicroError
-        The text is no such list, or an id is beyond 65535.
+        The text is no such list, or an id is beyond 16383.
     """
     ids: set[int] = set()
     for part in text.strip().split(",") if text.strip() else ():
@@ -47,7 +47,7 @@ def parse_mask(text: str) -> tuple[int, ...]:
     Raises
     ------
     NumamicroError
-        The text is no such mask, or an id is beyond 65535.
+        The text is no such mask, or an id is beyond 16383.
     """
     groups = text.strip().split(",")
     if len(groups) * 32 > MAX_ID + 1 or not _MASK.fullmatch(text.strip()):

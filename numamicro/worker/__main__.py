@@ -19,6 +19,7 @@ from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import CaseFailed, Probe, TakeSample
 from numamicro.topology import Machine, Note
 from numamicro.worker.lab import Lab, misplaced
+from numamicro.worker.noise import between, snapshot
 
 if TYPE_CHECKING:
     from numamicro.case import AnyPlace
@@ -49,7 +50,9 @@ def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> d
             before = lab.placements()
             _refuse_misplaced(before)
             _warm_up(take)
+            quiet = snapshot()
             taken = [_by_name(take()) for _ in range(samples)]
+            noise = between(quiet, snapshot(), lab.used_cpus)
             after = lab.placements()
             _refuse_misplaced(after)
     except CaseFailed as failure:
@@ -58,13 +61,14 @@ def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> d
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         return {"": Run(process, state=State.ERROR, reason=Note("exception", text))}
     where = _worst([found for _, _, found in before + after])
+    lab.note(foreign=noise.foreign, steal=noise.steal)
     return {
         name: Run(
             process,
             tuple(sample[name] for sample in taken),
             placement=where,
             outcome=lab.outcome,
-            warnings=_warnings(where),
+            warnings=(*_unverified(where), *noise.warnings()),
         )
         for name in taken[0]
     }
@@ -92,7 +96,7 @@ def _worst(found: list[Placement]) -> Placement | None:
     return min(found, key=lambda where: -1.0 if where.share is None else where.share, default=None)
 
 
-def _warnings(where: Placement | None) -> tuple[Note, ...]:
+def _unverified(where: Placement | None) -> tuple[Note, ...]:
     if where is None or where.share is not None:
         return ()
     return (

@@ -59,7 +59,7 @@ class Lab:
         self.strays = 0
         self._cpus = machine.usable_cpus(initiator)
         self._teams: dict[int, Team] = {}  # their threads sleep while they have nothing to do
-        self._used_cpus: tuple[int, ...] = ()
+        self.used_cpus: tuple[int, ...] = ()
         self._buffers: list[_Buffer] = []  # least recently used first
         self._in_use: list[_Buffer] = []
         self._outcome: dict[str, Param | None] = {}
@@ -85,7 +85,7 @@ class Lab:
 
     def begin(self) -> None:
         """Forget what the last case used; its arenas stay for the next."""
-        self._in_use, self._outcome, self.strays, self._used_cpus = [], {}, 0, ()
+        self._in_use, self._outcome, self.strays, self.used_cpus = [], {}, 0, ()
 
     def note(self, **outcome: Param | None) -> None:
         """Record what came of the case and is not its identity: the ISA that ran, for example."""
@@ -95,7 +95,7 @@ class Lab:
     def outcome(self) -> dict[str, Param | None]:
         """What was noted of this case."""
         common: dict[str, Param | None] = {
-            "cpus": ",".join(map(str, self._used_cpus)),
+            "cpus": ",".join(map(str, self.used_cpus)),
             "clock": "CLOCK_MONOTONIC_RAW",
             "strays": self.strays,
         }
@@ -113,7 +113,7 @@ class Lab:
             )
         if threads not in self._teams:
             self._teams[threads] = Team(self._cpus[:threads])
-        self._used_cpus = self._cpus[:threads]
+        self.used_cpus = self._cpus[:threads]
         return self._teams[threads]
 
     def arena(self, target: AnyPlace, size: int, pages: str) -> Arena:

@@ -3,6 +3,13 @@
 #include "mix.h"
 #include "slice.h"
 
+uint64_t fill_sum(uint64_t seed, uint64_t first, uint64_t count) {
+    uint64_t sum = 0;
+    for (uint64_t i = first; i < first + count; i++)
+        sum += mix(seed, i);
+    return sum;
+}
+
 struct fill_job {
     unsigned char *buffer;
     size_t length;

@@ -9,4 +9,7 @@
  * that unbound pages land where their reader runs). *sum gets the sum of all words modulo 2^64. */
 int fill(struct team *team, const struct arena *arena, size_t length, uint64_t seed, uint64_t *sum);
 
+/* The sum of `count` such words from word `first` on. */
+uint64_t fill_sum(uint64_t seed, uint64_t first, uint64_t count);
+
 #endif

@@ -1,12 +1,13 @@
 #include "stream.h"
 
+#include "fill.h"
 #include "slice.h"
-#include "stream_families.h"
+#include "stream_inside.h"
 
 #include <string.h>
 
 static const struct kernel_family *const families[] = {
-    &family_avx512, &family_avx2, &family_sse2, &family_neon, &family_portable,
+    &family_avx512, &family_avx2, &family_sse2, &family_movsb, &family_neon, &family_portable,
 };
 
 const struct kernel *stream_kernel(size_t index) {
@@ -28,33 +29,139 @@ static const struct kernel *kernel_named(const char *name) {
     return NULL;
 }
 
-struct read_job {
-    const unsigned char *buffer;
+struct stream_job {
+    const struct kernel *kernel;
+    unsigned char *buffer;
     size_t length;
-    stream_pass *pass;
     uint64_t repetitions;
+    uint64_t seed;
 };
 
-static uint64_t read_slice(void *argument, size_t rank, size_t size) {
-    const struct read_job *job = argument;
+/* Bytes of each array in a slice: the arrays read lie first, the one written last. */
+static size_t array_bytes(const struct kernel *kernel, size_t slice_bytes) {
+    size_t arrays = (size_t)(kernel->reads + kernel->writes);
+    return arrays == 1 ? slice_bytes : staggered_distance(slice_bytes, arrays, ARRAY_STAGGER);
+}
+
+static struct operands operands_of(const struct stream_job *job, size_t rank, size_t size) {
     struct slice slice = slice_of(job->length, rank, size);
+    unsigned char *base = job->buffer + slice.offset;
+    size_t bytes = array_bytes(job->kernel, slice.bytes);
+    return (struct operands){
+        .from = {base, base + bytes},
+        .to = base + (size_t)job->kernel->reads * bytes,
+        .bytes = bytes,
+        .value = job->seed,
+    };
+}
+
+static uint64_t pass_repeatedly(void *argument, size_t rank, size_t size) {
+    const struct stream_job *job = argument;
+    struct operands operands = operands_of(job, rank, size);
     uint64_t sum = 0;
     for (uint64_t i = 0; i < job->repetitions; i++)
-        sum += job->pass(job->buffer + slice.offset, slice.bytes);
+        sum += job->kernel->pass(&operands);
     return sum;
+}
+
+static uint64_t sum_and_spoil(void *argument, size_t rank, size_t size) {
+    struct operands operands = operands_of(argument, rank, size);
+    uint64_t *words = (uint64_t *)operands.to;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < operands.bytes / sizeof *words; i++) {
+        sum += words[i];
+        words[i] += RAMP;
+    }
+    return sum;
+}
+
+static int check_arrays(const struct team *team, const struct stream_job *job) {
+    size_t smallest = slice_of(job->length, 0, team_size(team)).bytes;
+    return array_bytes(job->kernel, smallest) ? 0 : -EINVAL;
+}
+
+static uint64_t bytes_moved(const struct team *team, const struct stream_job *job) {
+    uint64_t bytes = 0;
+    for (size_t rank = 0; rank < team_size(team); rank++)
+        bytes += array_bytes(job->kernel, slice_of(job->length, rank, team_size(team)).bytes);
+    return bytes * (uint64_t)(job->kernel->reads + job->kernel->writes) * job->repetitions;
+}
+
+static int run_timed(struct team *team, struct stream_job *job, struct stream_result *result) {
+    struct window window;
+    int rc = team_run(team, pass_repeatedly, job, &window);
+    if (!rc)
+        *result = (struct stream_result){window.elapsed_ns, bytes_moved(team, job), window.sum,
+                                         window.strays};
+    return rc;
 }
 
 int stream_read(struct team *team, const struct arena *arena, size_t length, const char *name,
                 uint64_t repetitions, struct stream_result *result) {
     const struct kernel *kernel = kernel_named(name);
-    int rc = kernel ? check_slices(team, arena, length) : -ENOTSUP;
+    int rc = kernel && !kernel->writes ? check_slices(team, arena, length) : -ENOTSUP;
     if (rc)
         return rc;
-    struct read_job job = {arena->address, length, kernel->pass, repetitions};
+    struct stream_job job = {kernel, arena->address, length, repetitions, 0};
+    return run_timed(team, &job, result);
+}
+
+int stream_store(struct team *team, const struct arena *arena, size_t length, const char *name,
+                 uint64_t repetitions, uint64_t seed, struct stream_result *result) {
+    const struct kernel *kernel = kernel_named(name);
+    int rc = kernel && kernel->writes ? check_slices(team, arena, length) : -ENOTSUP;
+    if (rc)
+        return rc;
+    struct stream_job job = {kernel, arena->address, length, repetitions, seed};
     struct window window;
-    rc = team_run(team, read_slice, &job, &window);
+    rc = check_arrays(team, &job);
     if (!rc)
-        *result = (struct stream_result){window.elapsed_ns, length * repetitions, window.sum,
-                                         window.strays};
+        rc = run_timed(team, &job, result);
+    if (!rc)
+        rc = team_run(team, sum_and_spoil, &job, &window);
+    if (!rc)
+        result->sum = window.sum;
+    return rc;
+}
+
+/* The sum of value, value + RAMP, ... over so many words. */
+static uint64_t ramp_sum(uint64_t value, uint64_t words) {
+    uint64_t pairs = words % 2 ? (words - 1) / 2 * words : words / 2 * (words - 1);
+    return words * value + pairs * RAMP;
+}
+
+/* Every stream of a write begins with the same value, and so does what they leave over. */
+static uint64_t written_sum(size_t bytes, size_t streams, uint64_t value) {
+    size_t distance = stream_distance(bytes, streams);
+    size_t rest = bytes - streams * distance;
+    return streams * ramp_sum(value, distance / sizeof value) +
+           ramp_sum(value, rest / sizeof value);
+}
+
+static uint64_t expected_of_slice(void *argument, size_t rank, size_t size) {
+    const struct stream_job *job = argument;
+    struct slice slice = slice_of(job->length, rank, size);
+    size_t bytes = array_bytes(job->kernel, slice.bytes);
+    if (job->kernel->reads == 0)
+        return written_sum(bytes, (size_t)job->kernel->streams, job->seed);
+    uint64_t sum = 0;
+    for (int i = 0; i < job->kernel->reads; i++) {
+        uint64_t first = (slice.offset + (size_t)i * bytes) / sizeof sum;
+        sum += fill_sum(job->seed, first, bytes / sizeof sum)
+               << i; /* a triad takes the second twice */
+    }
+    return sum;
+}
+
+int stream_expected(struct team *team, size_t length, const char *name, uint64_t repetitions,
+                    uint64_t seed, uint64_t *sum) {
+    const struct kernel *kernel = kernel_named(name);
+    if (!kernel)
+        return -ENOTSUP;
+    struct stream_job job = {kernel, NULL, length, repetitions, seed};
+    struct window window;
+    int rc = team_run(team, expected_of_slice, &job, &window);
+    if (!rc)
+        *sum = kernel->writes ? window.sum : window.sum * repetitions;
     return rc;
 }

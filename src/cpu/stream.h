@@ -5,16 +5,24 @@
 #include "arena.h"
 #include "team.h"
 
-/* One pass over a slice (aligned to SLICE_GRAIN, whole words). Returns the sum of the words read.
- */
-typedef uint64_t stream_pass(const unsigned char *slice, size_t bytes);
+/* The arrays of one thread. All are aligned to 128 bytes and of the same size. */
+struct operands {
+    const unsigned char *from[2];
+    unsigned char *to;
+    size_t bytes;   /* of each array; whole words */
+    uint64_t value; /* what a write begins with */
+};
+
+/* One pass over the arrays. Returns the sum of the words read when nothing is written, else 0. */
+typedef uint64_t stream_pass(const struct operands *operands);
 
 struct kernel {
-    const char *name; /* operation-streams-isa */
+    const char *name; /* operation-variant-isa */
     const char *isa;
-    int streams; /* places in a slice that a pass walks in step */
-    int reads;   /* bytes read per byte of the slice */
-    int writes;  /* bytes written per byte of the slice */
+    int streams; /* places of an array that a pass walks in step */
+    int reads;   /* arrays that the program reads */
+    int writes;  /* arrays that the program writes */
+    int bus; /* arrays that cross the memory bus: a plain store first fetches its line (model) */
     stream_pass *pass;
 };
 
@@ -30,12 +38,23 @@ const struct kernel *stream_kernel(size_t index);
 
 struct stream_result {
     int64_t elapsed_ns;
-    uint64_t bytes; /* truly moved */
-    uint64_t sum;   /* of all words read, modulo 2^64: repetitions x the sum of the buffer */
+    uint64_t bytes; /* that the program truly read and wrote */
+    uint64_t sum;   /* what was read or written, to be compared with stream_expected */
     int64_t strays;
 };
 
+/* Runs a kernel that only reads. The sum is that of all words read, modulo 2^64. */
 int stream_read(struct team *team, const struct arena *arena, size_t length, const char *name,
                 uint64_t repetitions, struct stream_result *result);
+
+/* Runs a kernel that writes. Each slice of the buffer, filled with `seed`, holds the arrays that
+ * are read and behind them the one written. After the timed part the written words are summed and
+ * changed, so that a later run that writes nothing is found out. */
+int stream_store(struct team *team, const struct arena *arena, size_t length, const char *name,
+                 uint64_t repetitions, uint64_t seed, struct stream_result *result);
+
+/* The sum that either must find in a buffer filled with `seed`: computed, not read. */
+int stream_expected(struct team *team, size_t length, const char *name, uint64_t repetitions,
+                    uint64_t seed, uint64_t *sum);
 
 #endif

@@ -1,10 +1,13 @@
-#include "stream_families.h"
+#include "stream_inside.h"
 
 #ifdef __aarch64__
 
 #define ISA "neon"
 #define TARGET
 #define VECTOR_BYTES 16
+#define STORE_PAIR_NT(to, first, second)                                                           \
+    __asm__ volatile("stnp %q1, %q2, %0" : "=Ump"(*(vector(*)[2])(to)) : "w"(first), "w"(second))
+#define FENCE_NT() /* ordered by the barrier that ends a job */
 #include "stream_passes.h"
 
 static int supported(void) { return 1; } /* part of every AArch64 */

@@ -1,72 +1,190 @@
 /* The passes, written once. Each instruction set's file defines ISA (its name), TARGET (its
- * function attribute) and VECTOR_BYTES, includes this, and so gets its own table `kernels`.
- *
- * A read adds every 64-bit word of the slice: the sum proves that all were loaded. Eight
- * accumulators, so that memory and not the add's latency sets the pace. */
-#include "stream.h"
+ * function attribute), VECTOR_BYTES and, where there are non-temporal stores, STORE_PAIR_NT and
+ * FENCE_NT; it includes this, and so gets its own table `kernels`. */
+#include "stream_inside.h"
 
 typedef uint64_t vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
 
+#define INLINE static inline TARGET __attribute__((always_inline))
+
 enum {
-    LANES = 8, /* accumulators */
-    BLOCK = LANES * VECTOR_BYTES,
-    STREAMS = 4,
-    STEP = 128, /* bytes a stream advances at once: a pair of lines, or one of 128 bytes */
     STEP_VECTORS = STEP / VECTOR_BYTES,
-    STAGGER = 512 << 10,
+    VECTOR_WORDS = VECTOR_BYTES / sizeof(uint64_t),
+    SUMS = 8, /* accumulators: enough that memory and not the add's latency sets the pace */
 };
 
-/* How far apart the streams of a slice are. Equal offsets within huge pages would meet in the same
- * memory channel and bank, so an odd multiple of a quarter of a huge page; of less in a slice that
- * is too small for that. */
-static inline size_t stream_distance(size_t bytes) {
-    size_t unit = bytes / 256 / STEP * STEP;
-    unit = unit > STAGGER ? STAGGER : unit < STEP ? STEP : unit;
-    size_t units = bytes / STREAMS / unit;
-    return units ? ((units - 1) | 1) * unit : 0;
+/* The operands are passed by value below: through a pointer they would be loaded again after every
+ * store, which might have changed them. */
+
+/* The arrays behind the first `done` bytes. */
+INLINE struct operands rest_of(struct operands all, size_t done) {
+    return (struct operands){
+        {all.from[0] + done, all.from[1] + done}, all.to + done, all.bytes - done, all.value};
 }
 
-static inline TARGET uint64_t total(const vector sums[LANES]) {
+INLINE uint64_t total(const vector sums[SUMS]) {
     vector sum = {0};
     uint64_t words = 0;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < SUMS; i++)
         sum += sums[i];
-    for (unsigned i = 0; i < VECTOR_BYTES / sizeof words; i++)
+    for (unsigned i = 0; i < VECTOR_WORDS; i++)
         words += sum[i];
     return words;
 }
 
-static TARGET uint64_t read_1(const unsigned char *slice, size_t bytes) {
-    vector sums[LANES] = {{0}};
-    const unsigned char *end = slice + bytes;
-    for (; slice + BLOCK <= end; slice += BLOCK) {
-        const vector *from = (const vector *)slice;
-#pragma GCC unroll 8
-        for (int i = 0; i < LANES; i++)
-            sums[i] += from[i];
+/* Adds every word: the sum proves that all were loaded. */
+INLINE uint64_t read_by(struct operands o, size_t streams) {
+    vector sums[SUMS] = {{0}};
+    size_t distance = stream_distance(o.bytes, streams);
+    size_t at = 0;
+    for (; at + STEP <= distance; at += STEP) {
+#pragma GCC unroll 4
+        for (size_t stream = 0; stream < streams; stream++) {
+            const vector *from = (const vector *)(o.from[0] + stream * distance + at);
+#pragma GCC unroll 16
+            for (int i = 0; i < STEP_VECTORS; i++)
+                sums[(stream * STEP_VECTORS + (size_t)i) % SUMS] += from[i];
+        }
     }
     uint64_t sum = total(sums);
-    for (; slice < end; slice += sizeof(uint64_t))
-        sum += *(const uint64_t *)slice;
+    for (; at < distance; at += sizeof sum)
+        sum += *(const uint64_t *)(o.from[0] + at);
     return sum;
 }
 
-static TARGET uint64_t read_4(const unsigned char *slice, size_t bytes) {
-    vector sums[LANES] = {{0}};
-    size_t distance = stream_distance(bytes);
-    for (size_t at = 0; at < distance; at += STEP) {
-#pragma GCC unroll 4
-        for (int stream = 0; stream < STREAMS; stream++) {
-            const vector *from = (const vector *)(slice + (size_t)stream * distance + at);
-#pragma GCC unroll 16
-            for (int i = 0; i < STEP_VECTORS; i++)
-                sums[(stream * STEP_VECTORS + i) % LANES] += from[i];
-        }
-    }
-    return total(sums) + read_1(slice + STREAMS * distance, bytes - STREAMS * distance);
+static TARGET uint64_t read_1(const struct operands *o) { return read_by(*o, 1); }
+
+static TARGET uint64_t read_4(const struct operands *o) {
+    struct operands rest = rest_of(*o, 4 * stream_distance(o->bytes, 4));
+    return read_by(*o, 4) + read_1(&rest);
 }
 
+INLINE void store_pair(vector *to, vector first, vector second, int temporal) {
+#ifdef STORE_PAIR_NT
+    if (!temporal) {
+        STORE_PAIR_NT(to, first, second);
+        return;
+    }
+#endif
+    (void)temporal;
+    to[0] = first;
+    to[1] = second;
+}
+
+INLINE void write_by(struct operands o, size_t streams, int temporal) {
+    vector ramp = {0};
+    for (unsigned i = 0; i < VECTOR_WORDS; i++)
+        ramp[i] = o.value + i * RAMP;
+    size_t distance = stream_distance(o.bytes, streams);
+    size_t at = 0;
+    for (; at + STEP <= distance; at += STEP) {
+        vector next = ramp;
+#pragma GCC unroll 4
+        for (size_t stream = 0; stream < streams; stream++) {
+            vector *to = (vector *)(o.to + stream * distance + at);
+            next = ramp;
+#pragma GCC unroll 8
+            for (int i = 0; i < STEP_VECTORS; i += 2) {
+                store_pair(to + i, next, next + VECTOR_WORDS * RAMP, temporal);
+                next += 2 * VECTOR_WORDS * RAMP;
+            }
+        }
+        ramp = next;
+    }
+    for (; at < distance; at += sizeof(uint64_t))
+        *(uint64_t *)(o.to + at) = o.value + at / sizeof(uint64_t) * RAMP;
+}
+
+static TARGET uint64_t write_1(const struct operands *o) {
+    write_by(*o, 1, 1);
+    return 0;
+}
+
+static TARGET uint64_t write_4(const struct operands *o) {
+    struct operands rest = rest_of(*o, 4 * stream_distance(o->bytes, 4));
+    write_by(*o, 4, 1);
+    return write_1(&rest);
+}
+
+/* Copy is to = from[0], triad is to = from[0] + 2 x from[1]; whole words, so that sums stay exact.
+ */
+INLINE vector combined(struct operands o, int reads, size_t at) {
+    vector value = *(const vector *)(o.from[0] + at);
+    if (reads == 2)
+        value += 2 * *(const vector *)(o.from[1] + at);
+    return value;
+}
+
+/* The arrays are multiples of STEP (stream.c sees to it). */
+INLINE void combine_by(struct operands o, int reads, size_t streams, int temporal) {
+    size_t distance = stream_distance(o.bytes, streams);
+    for (size_t at = 0; at < distance; at += STEP) {
+#pragma GCC unroll 4
+        for (size_t stream = 0; stream < streams; stream++) {
+            size_t offset = stream * distance + at;
+#pragma GCC unroll 8
+            for (int i = 0; i < STEP_VECTORS; i += 2) {
+                store_pair((vector *)(o.to + offset), combined(o, reads, offset),
+                           combined(o, reads, offset + VECTOR_BYTES), temporal);
+                offset += 2 * VECTOR_BYTES;
+            }
+        }
+    }
+}
+
+static TARGET uint64_t copy_1(const struct operands *o) {
+    combine_by(*o, 1, 1, 1);
+    return 0;
+}
+
+static TARGET uint64_t copy_4(const struct operands *o) {
+    struct operands rest = rest_of(*o, 4 * stream_distance(o->bytes, 4));
+    combine_by(*o, 1, 4, 1);
+    return copy_1(&rest);
+}
+
+static TARGET uint64_t triad_1(const struct operands *o) {
+    combine_by(*o, 2, 1, 1);
+    return 0;
+}
+
+static TARGET uint64_t triad_4(const struct operands *o) {
+    struct operands rest = rest_of(*o, 4 * stream_distance(o->bytes, 4));
+    combine_by(*o, 2, 4, 1);
+    return triad_1(&rest);
+}
+
+#ifdef STORE_PAIR_NT
+
+/* Non-temporal stores fill lines in the write-combining buffers; several streams would share these
+ * few and flush them half full, so there is one. */
+static TARGET uint64_t write_nt(const struct operands *o) {
+    write_by(*o, 1, 0);
+    FENCE_NT();
+    return 0;
+}
+
+static TARGET uint64_t copy_nt(const struct operands *o) {
+    combine_by(*o, 1, 1, 0);
+    FENCE_NT();
+    return 0;
+}
+
+static TARGET uint64_t triad_nt(const struct operands *o) {
+    combine_by(*o, 2, 1, 0);
+    FENCE_NT();
+    return 0;
+}
+
+#endif
+
 static const struct kernel kernels[] = {
-    {"read-1-" ISA, ISA, 1, 1, 0, read_1},
-    {"read-4-" ISA, ISA, 4, 1, 0, read_4},
+    {"read-1-" ISA, ISA, 1, 1, 0, 1, read_1},     {"read-4-" ISA, ISA, 4, 1, 0, 1, read_4},
+    {"write-1-" ISA, ISA, 1, 0, 1, 2, write_1},   {"write-4-" ISA, ISA, 4, 0, 1, 2, write_4},
+    {"copy-1-" ISA, ISA, 1, 1, 1, 3, copy_1},     {"copy-4-" ISA, ISA, 4, 1, 1, 3, copy_4},
+    {"triad-1-" ISA, ISA, 1, 2, 1, 4, triad_1},   {"triad-4-" ISA, ISA, 4, 2, 1, 4, triad_4},
+#ifdef STORE_PAIR_NT
+    {"write-nt-" ISA, ISA, 1, 0, 1, 1, write_nt}, {"copy-nt-" ISA, ISA, 1, 1, 1, 2, copy_nt},
+    {"triad-nt-" ISA, ISA, 1, 2, 1, 3, triad_nt},
+#endif
 };

@@ -1,4 +1,4 @@
-#include "stream_families.h"
+#include "stream_inside.h"
 
 #define ISA "portable"
 #define TARGET

@@ -326,6 +326,13 @@ def test_an_ordinary_user_is_told_what_to_install(stage: Stage) -> None:
     assert stage.new_calls() == []
 
 
+def test_without_any_python_it_is_named_too(stage: Stage) -> None:
+    (stage.bin / "python3").unlink()
+    done = stage.run("matrix")
+    assert done.returncode == 2
+    assert "'sudo apt-get install python3 python3-venv python3-dev'" in done.stderr
+
+
 def test_root_gets_it_installed_without_package_lists(stage: Stage) -> None:
     be_root(stage)
     stage.lacks("python3-venv", "libc6-dev")

@@ -28,16 +28,27 @@ static uint64_t sum_of(const struct arena *arena, size_t length) {
     return sum;
 }
 
-static void check_reads(struct team *team, const struct arena *arena, size_t length) {
-    uint64_t sum;
+static void check_kernels(struct team *team, const struct arena *arena, size_t length) {
+    enum { REPETITIONS = 3 };
+    uint64_t sum, expected;
     REQUIRE(fill(team, arena, length, SEED, &sum) == 0);
     REQUIRE(sum == sum_of(arena, length));
+    REQUIRE(sum == fill_sum(SEED, 0, length / sizeof sum));
     const struct kernel *kernel;
     for (size_t i = 0; (kernel = stream_kernel(i)); i++) {
         struct stream_result result;
-        REQUIRE(stream_read(team, arena, length, kernel->name, 3, &result) == 0);
-        REQUIRE(result.sum == 3 * sum);
-        REQUIRE(result.bytes == 3 * length);
+        const char *name = kernel->name;
+        REQUIRE(stream_expected(team, length, name, REPETITIONS, SEED, &expected) == 0);
+        if (kernel->writes) {
+            REQUIRE(fill(team, arena, length, SEED, &sum) == 0);
+            REQUIRE(stream_store(team, arena, length, name, REPETITIONS, SEED, &result) == 0);
+            REQUIRE(result.bytes <= REPETITIONS * length);
+        } else {
+            REQUIRE(fill(team, arena, length, SEED, &sum) == 0);
+            REQUIRE(stream_read(team, arena, length, name, REPETITIONS, &result) == 0);
+            REQUIRE(result.bytes == REPETITIONS * length);
+        }
+        REQUIRE(result.sum == expected);
         REQUIRE(result.elapsed_ns >= 0);
     }
 }
@@ -85,9 +96,9 @@ int main(void) {
         struct team *team;
         REQUIRE(team_open(&team, cpus, size) == 0);
         REQUIRE(team_size(team) == size);
-        check_reads(team, &arena, 16 * KIB);
-        check_reads(team, &arena, 17 * KIB + 8);
-        check_reads(team, &arena, 128 * KIB - 24);
+        check_kernels(team, &arena, 16 * KIB);
+        check_kernels(team, &arena, 17 * KIB + 8);
+        check_kernels(team, &arena, 128 * KIB - 24);
         check_chase(team, &arena, 64 * KIB, 64);
         check_chase(team, &arena, 100 * KIB + 8, 128);
         team_close(team);

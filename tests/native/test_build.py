@@ -63,8 +63,8 @@ def test_the_checks_hold_on_aarch64(tmp_path: Path) -> None:
 def test_a_read_loop_is_adds_of_whole_vectors_from_memory(
     isa: str, width: int, add: str, streams: int, tmp_path: Path
 ) -> None:
-    """One loop has exactly the adds of a block (or of a step of each stream), and no spills."""
-    adds = 8 if streams == 1 else streams * 128 // width
+    """One loop has exactly the adds of a 128-byte step of each stream, and spills nothing."""
+    adds = streams * 128 // width
     assembly = tmp_path / "stream.s"
     compile_c("cc", "-O3", "-S", ROOT / f"src/cpu/stream_{isa}.c", "-o", assembly)
     function = re.search(rf"^read_{streams}:.*?\.cfi_endproc", assembly.read_text(), re.M | re.S)
@@ -73,3 +73,27 @@ def test_a_read_loop_is_adds_of_whole_vectors_from_memory(
     bodies = [body for _, body in loops if len(re.findall(add, body)) == adds]
     assert len(bodies) == 1
     assert "%rsp" not in bodies[0]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks at x86-64 instructions")
+@pytest.mark.parametrize(
+    ("isa", "store"),
+    [
+        ("avx512", "vmovntdq.*zmm"),
+        ("avx2", "vmovntdq.*ymm"),
+        ("sse2", "movntdq.*xmm"),
+        ("portable", None),
+    ],
+)
+def test_a_pass_is_its_own_loop_and_no_library_call(
+    isa: str, store: str | None, tmp_path: Path
+) -> None:
+    assembly = tmp_path / "stream.s"
+    compile_c("cc", "-O3", "-S", ROOT / f"src/cpu/stream_{isa}.c", "-o", assembly)
+    text = assembly.read_text()
+    assert not re.search(r"\t(call|jmp)\s+mem\w+", text)
+    for name in ("write_nt", "copy_nt", "triad_nt") if store else ():
+        function = re.search(rf"^{name}:.*?\.cfi_endproc", text, re.M | re.S)
+        assert function
+        assert re.search(store or "", function[0])
+        assert "sfence" in function[0]

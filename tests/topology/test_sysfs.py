@@ -35,7 +35,7 @@ def mask_of(numbers: set[int]) -> str:
         ("0-3,8,10-11\n", (0, 1, 2, 3, 8, 10, 11)),
         ("8,0-1,1", (0, 1, 8)),
         ("0,8,250-255", (0, 8, 250, 251, 252, 253, 254, 255)),
-        ("65535", (65535,)),
+        ("16383", (16383,)),
     ],
 )
 def test_a_list(text: str, expected: tuple[int, ...]) -> None:
@@ -78,7 +78,7 @@ def test_a_mask(text: str, expected: tuple[int, ...]) -> None:
     assert parse_mask(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "0x1", "g", "123456789", "1,,2", ",".join(["f"] * 2049)])
+@pytest.mark.parametrize("text", ["", "0x1", "g", "123456789", "1,,2", ",".join(["f"] * 513)])
 def test_no_mask(text: str) -> None:
     with pytest.raises(NumamicroError, match="no mask of ids"):
         parse_mask(text)
@@ -123,6 +123,6 @@ def test_a_mask_stands_in_for_a_missing_or_garbled_list(tmp_path: Path) -> None:
 
 
 def test_absurd_folder_names_are_left_out(tmp_path: Path) -> None:
-    names = ["cpu0", "cpu12", "cpu65536", "cpu" + "9" * 40, "cpufreq", "cpu", "cpu-1", "gpu3"]
+    names = ["cpu0", "cpu12", "cpu16384", "cpu" + "9" * 40, "cpufreq", "cpu", "cpu-1", "gpu3"]
     plant(tmp_path, {f"{name}/": "" for name in names})
     assert Tree(str(tmp_path)).numbered("", "cpu") == (0, 12)

@@ -1,0 +1,110 @@
+"""The text a user sees, from matrices whose figures are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numamicro.case import Case, Route, node
+from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
+from numamicro.report.table import FORMATS, render
+from numamicro.topology import Cpu, Machine, Note, NumaNode
+
+GB = 10**9
+PROVEN = Placement(1.0, "move_pages", {0: 512})
+MACHINE = Machine(
+    architecture="x86_64",
+    cpu_model="Some CPU",
+    cpus=tuple(Cpu(index, node=index // 2, package=0, core=index) for index in range(4)),
+    nodes=(
+        NumaNode(0, (0, 1), 2**34, 2**33, {0: 10, 8: 20}),
+        NumaNode(8, (2, 3), 2**34, 2**33, {0: 20, 8: 10}),
+    ),
+    llcs=(),
+    huge_page_bytes=2**21,
+)
+HEADER = Header(
+    "numamicro 1", "2026-01-01T00:00:00+00:00", "measured", MACHINE, plan={"level": "quick"}
+)
+
+
+def read(source: int, target: int, threads: int, *rates: float, **changes: object) -> Measurement:
+    case = Case.of(
+        "bandwidth", "read", Route(node(source), node(target)), threads=threads, pages="auto"
+    )
+    run = Run(0, tuple(Sample(1.0, int(rate * GB)) for rate in rates), placement=PROVEN)
+    return replace(Measurement.of_runs(case, "B/s", (run,)), **changes)
+
+
+def load(pages: str, nanoseconds: float) -> Measurement:
+    case = Case.of("latency", "load", Route(node(0), node(0)), pages=pages, threads=1)
+    run = Run(0, (Sample(nanoseconds * 1e-9 * 1000, 1000),), placement=PROVEN)
+    return Measurement.of_runs(case, "s", (run,))
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_a_row_is_the_initiator_and_a_column_the_target_in_order_of_their_ids() -> None:
+    cells = (read(8, 0, 1, 4.0), read(0, 8, 1, 3.0), read(8, 8, 1, 5.0), read(0, 0, 1, 2.0))
+    text = rows(render(CostMatrix(HEADER, cells)))
+    assert ["node0", "node8"] in text
+    assert ["node0", "2.0", "3.0"] in text
+    assert ["node8", "4.0", "5.0"] in text
+
+
+def test_the_best_team_is_shown_with_its_size() -> None:
+    text = render(
+        CostMatrix(HEADER, (read(0, 0, 1, 10.0), read(0, 0, 2, 19.0), read(0, 0, 4, 18.0)))
+    )
+    assert ["node0", "19.0", "2T"] in rows(text)
+    assert "2T: best with 2 threads" in text
+
+
+def test_a_spread_is_shown_only_where_it_is_large() -> None:
+    assert "±" not in render(CostMatrix(HEADER, (read(0, 0, 1, 10.0, 10.1, 10.2),)))
+    wide = render(CostMatrix(HEADER, (read(0, 0, 1, 8.0, 9.0, 10.0, 11.0, 12.0),)))
+    assert ["node0", "10.0", "±10%"] in rows(wide)
+    assert "quartiles" in wide
+
+
+def test_latency_is_in_nanoseconds_and_pages_have_their_size() -> None:
+    text = render(CostMatrix(HEADER, (load("huge", 93.7), load("small", 120.0))))
+    assert ["node0", "93.7"] in rows(text)
+    assert ["node0", "120.0"] in rows(text)
+    assert "2 MiB pages" in text
+    assert "4 KiB pages" in text
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.OK])
+def test_a_cell_without_a_figure_says_its_state_and_why(state: State) -> None:
+    cell = read(0, 0, 1, 10.0, state=state, reason=Note("code", "the reason is this"))
+    text = render(CostMatrix(HEADER, (cell,)))
+    assert ["node0", str(state), "[1]"] in rows(text)
+    assert "[1] the reason is this" in text
+    assert "10.0" not in text
+
+
+def test_a_failed_team_size_does_not_hide_the_others() -> None:
+    bad = read(0, 0, 2, 99.0, state=State.WRONG, reason=Note("checksum", "wrong data"))
+    assert ["node0", "10.0", "1T"] in rows(render(CostMatrix(HEADER, (read(0, 0, 1, 10.0), bad))))
+
+
+def test_what_the_kernel_would_not_say_is_said() -> None:
+    unasked = Run(0, (Sample(1.0, GB),), placement=Placement(None, None))
+    cell = replace(read(0, 0, 1, 1.0), runs=(unasked,))
+    assert "no placement is proven" in render(CostMatrix(HEADER, (cell,)))
+
+
+def test_simulated_figures_say_so() -> None:
+    header = replace(HEADER, origin="simulated")
+    assert "simulated" in render(CostMatrix(header, (read(0, 0, 1, 1.0),)))
+
+
+@pytest.mark.parametrize("style", FORMATS)
+def test_every_format_holds_every_figure(style: str) -> None:
+    text = render(CostMatrix(HEADER, (read(0, 0, 1, 12.3), load("huge", 45.6))), style)
+    assert "12.3" in text
+    assert "45.6" in text
