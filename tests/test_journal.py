@@ -304,6 +304,13 @@ def test_an_unfinished_run_is_not_overwritten(path: Path) -> None:
     assert path.read_text() == "what was measured"
 
 
+def test_a_link_planted_in_its_place_is_not_followed(path: Path) -> None:
+    path.symlink_to("elsewhere")
+    with pytest.raises(NumamicroError, match=r"cannot write .*: File exists"):
+        started(path)
+    assert not path.with_name("elsewhere").exists()
+
+
 def test_there_must_be_something_to_resume(path: Path) -> None:
     with pytest.raises(NumamicroError, match=r"nothing to resume: .*out\.json\.part does not"):
         resumed(path)

@@ -35,7 +35,7 @@ class Cpu:
     core : int or None
         The lowest CPU id among its online SMT siblings; None when offline.
     llc : int or None
-        Index into :attr:`Machine.llcs`.
+        The id in :attr:`Machine.llcs`.
     smt : int
         Rank among the siblings of its core, 0 for the first.
     kind : str or None
@@ -279,10 +279,10 @@ class Machine:
         """Give the total bytes of the last-level caches that `cpus` reach; 0 when one is unknown."""
         wanted = set(cpus)
         reached = [cpu.llc for cpu in self.cpus if cpu.id in wanted]
-        sizes = {id: self.llcs[id].bytes for id in reached if id is not None}
-        if None in reached or None in sizes.values():
-            return 0
-        return sum(size for size in sizes.values() if size is not None)
+        sizes = {llc.id: llc.bytes for llc in self.llcs}
+        totals = [sizes.get(id) if id is not None else None for id in set(reached)]
+        known = [total for total in totals if total is not None]
+        return sum(known) if len(known) == len(totals) else 0
 
     def locality(self, source: Place, target: Place) -> str:
         """Name how near `target` is to `source`.

@@ -22,6 +22,11 @@ def format_ids(ids: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
+def _named(kind: str, ids: Iterable[int]) -> str:
+    text = format_ids(ids)
+    return f"{kind} {text}" if text.isdecimal() else f"{kind}s {text}"
+
+
 def notes_of(machine: Machine) -> tuple[Note, ...]:
     """Give every note that the machine's own values call for."""
     return tuple(note for rule in _RULES for note in rule(machine))
@@ -47,8 +52,8 @@ def _cpus(machine: Machine) -> Iterator[Note]:
     if offline:
         yield Note(
             "offline-cpus",
-            f"CPUs {format_ids(offline)} are offline and left out: write 1 to "
-            "/sys/devices/system/cpu/cpuN/online as root to use them",
+            f"{_named('CPU', offline)}: offline and left out; write 1 to "
+            "/sys/devices/system/cpu/cpuN/online as root for use",
         )
     barred = [cpu.id for cpu in machine.cpus if cpu.online and not cpu.allowed]
     if barred:
@@ -59,7 +64,7 @@ def _cpus(machine: Machine) -> Iterator[Note]:
             if by_cpuset
             else "the CPU affinity of this process (taskset, numactl, a batch system)"
         )
-        yield Note("cpus-not-allowed", f"CPUs {format_ids(barred)} are barred by {way}: widen it")
+        yield Note("cpus-not-allowed", f"{_named('CPU', barred)}: barred by {way}; widen it")
     kinds = {cpu.kind for cpu in machine.cpus if cpu.usable} - {None}
     if len(kinds) > 1:
         yield Note(
@@ -71,52 +76,54 @@ def _cpus(machine: Machine) -> Iterator[Note]:
 def _nodes(machine: Machine) -> Iterator[Note]:
     def note(code: str, ids: list[int], text: str) -> Iterator[Note]:
         if ids:
-            verb = "nodes " + format_ids(ids) if len(ids) > 1 else f"node {ids[0]}"
-            yield Note(code, f"{verb}: {text}")
+            yield Note(code, f"{_named('node', ids)}: {text}")
 
     nodes = machine.nodes
     listed = Counter(node.cpus for node in nodes if node.cpus)
     yield from note(
         "emulated-nodes",
         [n.id for n in nodes if listed[n.cpus] > 1],
-        "they list the same CPUs, so the kernel only emulates them (numa=fake): any difference "
-        "between them is chance",
+        "the same CPUs are listed in each, so the kernel only emulates them (numa=fake); any "
+        "difference between them is chance",
     )
     yield from note(
         "nodes-not-allowed",
-        [n.id for n in nodes if not n.allowed],
-        "visible, but this process may not place pages there: widen the cpuset "
+        # The kernel allows no pages on a node without memory; that is not the cpuset's doing.
+        [n.id for n in nodes if not n.allowed and n.memory != 0],
+        "visible, but this process may not place pages there; widen the cpuset "
         "(docker --cpuset-mems, AllowedMemoryNodes=)",
     )
     yield from note(
         "no-memory",
         [n.id for n in nodes if n.memory == 0 and n.cpus],
-        "has CPUs but no memory, so it is no target: populate its memory channels",
+        "CPUs without memory, so no target; populate the memory channels there",
     )
     yield from note(
         "phantom",
         [n.id for n in nodes if n.phantom and not n.offline_memory],
-        "online with neither CPU nor memory, left out: its CPUs or memory are offline or absent",
+        "online with neither CPU nor memory, so left out; bring its CPUs or memory online if it "
+        "has any",
     )
     yield from note(
         "offline-memory",
         [n.id for n in nodes if n.offline_memory],
-        "has memory that is offline and left out: bring it online with chmem or daxctl as root",
+        "memory there is offline and left out; bring it online with chmem or daxctl as root",
     )
     yield from note(
         "gpu-memory",
         [n.id for n in nodes if n.backing == "gpu"],
-        "is a GPU's own memory that the kernel shows as a node",
+        "a GPU's own memory, which the kernel shows as a node",
     )
     yield from note(
         "side-cache",
         [n.id for n in nodes if n.side_cache],
-        "has a memory-side cache: a buffer smaller than it measures the cache, not the memory",
+        "a memory-side cache is in front; a buffer smaller than it measures the cache, not the "
+        "memory",
     )
     yield from note(
         "distances-unknown",
         [n.id for n in nodes if len(nodes) > 1 and not n.distances],
-        "its row of distances is missing or does not match the online nodes",
+        "the row of distances is missing or does not match the online nodes",
     )
 
 
@@ -130,12 +137,13 @@ def _packages(machine: Machine) -> Iterator[Note]:
 
 
 def _caches(machine: Machine) -> Iterator[Note]:
-    unknown = [cpu.id for cpu in machine.cpus if cpu.usable and not machine.llc_bytes([cpu.id])]
+    sizes = {llc.id: llc.bytes for llc in machine.llcs}
+    unknown = [c.id for c in machine.cpus if c.usable and (c.llc is None or not sizes[c.llc])]
     if unknown:
         yield Note(
             "llc-unknown",
-            f"the kernel does not tell the last-level cache of CPUs {format_ids(unknown)}: buffers "
-            "are sized by a guess; name a size to be sure",
+            f"{_named('CPU', unknown)}: the kernel does not tell the last-level cache, so buffers are "
+            "sized by a guess; name a size (--memory) to be sure",
         )
 
 

@@ -22,8 +22,8 @@ struct node_mask {
 static size_t mapped_size(size_t size) { return (size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1); }
 
 static unsigned char *map_aligned(size_t size) {
-    unsigned char *wide = mmap(NULL, size + ALIGNMENT, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *wide =
+        mmap(NULL, size + ALIGNMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (wide == MAP_FAILED)
         return NULL;
     size_t before = -(uintptr_t)wide & (ALIGNMENT - 1);

@@ -6,7 +6,7 @@
 #define TARGET
 #define VECTOR_BYTES 16
 #define STORE_PAIR_NT(to, first, second)                                                           \
-    __asm__ volatile("stnp %q1, %q2, %0" : "=Ump"(*(vector(*)[2])(to)) : "w"(first), "w"(second))
+    __asm__ volatile("stnp %q1, %q2, %0" : "=Q"(*(vector(*)[2])(to)) : "w"(first), "w"(second))
 #define FENCE_NT() /* ordered by the barrier that ends a job */
 #include "stream_passes.h"
 

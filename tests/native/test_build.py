@@ -28,7 +28,7 @@ def run_checks(*command: str | Path) -> None:
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_the_checks_hold_under_the_sanitizers(sanitizers: str, tmp_path: Path) -> None:
-    sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g", "-O1"]
+    sanitize = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g"]
     hello = tmp_path / "hello.c"
     hello.write_text("int main(void) { return 0; }\n")
     compile_c("cc", hello, "-o", tmp_path / "hello")
@@ -39,6 +39,14 @@ def test_the_checks_hold_under_the_sanitizers(sanitizers: str, tmp_path: Path) -
         "cc", *sanitize, *SOURCES, Path(__file__).with_name("checks.c"), "-o", tmp_path / "checks"
     )
     run_checks(tmp_path / "checks")
+
+
+def test_the_checks_hold_for_vectors_wider_than_this_cpu_has(tmp_path: Path) -> None:
+    checks = tmp_path / "checks"
+    sources = [source for source in SOURCES if source.stem != "stream_avx512"]
+    here = Path(__file__).parent
+    compile_c("cc", "-O3", "-Wno-psabi", *sources, here / "wide.c", here / "checks.c", "-o", checks)
+    run_checks(checks)
 
 
 def test_the_checks_hold_on_aarch64(tmp_path: Path) -> None:

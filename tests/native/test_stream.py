@@ -44,7 +44,7 @@ def test_a_read_adds_every_word_once_a_repetition(
 ) -> None:
     fill(team, arena, length, 3)
     with memoryview(arena) as view:
-        total = sum(struct.unpack(f"<{length // 8}Q", view[:length]))
+        total = sum(struct.unpack(f"={length // 8}Q", view[:length]))
     for repetitions in (1, 2, 7):
         elapsed, moved, checksum, strays = read(team, arena, length, name, repetitions)
         assert checksum == total * repetitions & MASK
