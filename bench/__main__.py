@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.pairs import Turn
 
 RESULTS = Path(__file__).with_name("results")
-NAMES = ("read-1", "read-all", "latency")
+NAMES = ("read-1", "read-all", "latency-huge", "latency-small")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,7 +93,7 @@ def _keep(name: str, page: str, document: dict[str, object]) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"kept in {RESULTS.name}/{name}.md and .json", file=sys.stderr)
+    print(f"kept in bench/{RESULTS.name}/{name}.md and .json", file=sys.stderr)
 
 
 if __name__ == "__main__":

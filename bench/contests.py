@@ -15,6 +15,7 @@ from numamicro.errors import NumamicroError
 from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.latency import STEPS, Latency
 from numamicro.probes.probe import cache_floor
+from numamicro.topology.notes import format_ids
 from numamicro.units import GIB
 from numamicro.wishes import Wishes
 
@@ -32,7 +33,7 @@ CHASES = 64
 """Samples of a latency turn: eight million loads, about a second."""
 
 AS_MET = "each with the pages it takes by itself"
-SMALL_PAGES = "4 KiB pages on both sides"
+SMALL_PAGES = "small pages on both sides"
 HUGE_PAGES = "huge pages on both sides"
 
 
@@ -96,7 +97,8 @@ def contests(machine: Machine, programs: Path) -> Mapping[str, Callable[[], Cont
     return {
         "read-1": partial(_read, machine, programs, "read-1", 1),
         "read-all": partial(_read, machine, programs, "read-all", None),
-        "latency": partial(_latency, machine, programs),
+        "latency-huge": partial(_latency, machine, programs, "huge", 0.95, 1.05),
+        "latency-small": partial(_latency, machine, programs, "small", None, None),
     }
 
 
@@ -105,9 +107,8 @@ def _read(machine: Machine, programs: Path, name: str, threads: int | None) -> C
     cpus = machine.usable_cpus(home)[: threads or machine.cores(home)]
     gigabytes = max(1, -(-cache_floor(Route(home, home), machine) // GIGABYTE))
     size, passes = gigabytes * GIGABYTE, PASSES * len(cpus)
-    cases = tuple(
-        Bandwidth().cases(machine, Wishes(memory=size, threads=(len(cpus),), nodes=(index,)))
-    )
+    wishes = Wishes(memory=size, threads=(len(cpus),), nodes=(index,), only=("bandwidth/read",))
+    cases = tuple(Bandwidth().cases(machine, wishes))
     small_cases = tuple(case.having(pages="small") for case in cases)
     product = partial(Product, machine=machine, probe=Bandwidth(), samples=passes)
     ours = product("numamicro", "huge pages where it can have them", cases=cases)
@@ -116,7 +117,7 @@ def _read(machine: Machine, programs: Path, name: str, threads: int | None) -> C
     plain = plain_read(programs, cpus, size, passes)
     return Contest(
         name,
-        f"Read bandwidth of {home}, CPUs {cpus}, a buffer of {gigabytes} GB",
+        f"Read bandwidth of {home}, CPUs {format_ids(cpus)}, a buffer of {gigabytes} GB",
         "B/s",
         (ours, small, likwid, plain),
         (
@@ -127,27 +128,24 @@ def _read(machine: Machine, programs: Path, name: str, threads: int | None) -> C
     )
 
 
-def _latency(machine: Machine, programs: Path) -> Contest:
+def _latency(
+    machine: Machine, programs: Path, pages: str, low: float | None, high: float | None
+) -> Contest:
     home, index = _home(machine)
     cpu = machine.usable_cpus(home)[0]
-    cases = {
-        str(case["pages"]): case
+    cases = tuple(
+        case
         for case in Latency().cases(machine, Wishes(memory=GIB, nodes=(index,)))
-    }
-    ours = {
-        pages: Product(f"numamicro, {pages}", f"{pages} pages", machine, Latency(), (case,), CHASES)
-        for pages, case in cases.items()
-    }
-    peers = {pages: plain_chase(programs, cpu, GIB, STEPS * CHASES, pages) for pages in cases}
+        if case["pages"] == pages
+    )
+    ours = Product("numamicro", f"{pages} pages", machine, Latency(), cases, CHASES)
+    peer = plain_chase(programs, cpu, GIB, STEPS * CHASES, pages)
     return Contest(
-        "latency",
-        f"Latency of a load from {home}, CPU {cpu}, one random cycle through 1 GiB",
+        f"latency-{pages}",
+        f"Latency of a load from {home}, CPU {cpu}, one random cycle through 1 GiB, {pages} pages",
         "s",
-        (*ours.values(), *peers.values()),
-        (
-            Claim(ours["huge"].name, peers["huge"].name, 0.95, 1.05, why=HUGE_PAGES),
-            Claim(ours["small"].name, peers["small"].name, why=SMALL_PAGES),
-        ),
+        (ours, peer),
+        (Claim(ours.name, peer.name, low, high, why=f"{pages} pages on both sides"),),
     )
 
 

@@ -104,7 +104,7 @@ def plain_read(folder: Path, cpus: Sequence[int], size: int, passes: int) -> Pro
 def plain_chase(folder: Path, cpu: int, size: int, steps: int, pages: str) -> Program:
     """Give the independent pointer chase."""
     return Program(
-        f"one-page chase, {pages}",
+        "one-page chase",
         f"bench/native/chase.c: a Sattolo cycle over every 64-byte line; {pages} pages",
         (str(folder / "chase"), str(cpu), str(size), str(steps), pages),
         lambda text: read_native(text, "steps", huge=size if pages == "huge" else 0),

@@ -1,4 +1,4 @@
-"""How the machine is set: what firmware, kernel and container were told, and what of it spoils figures.
+"""How the machine is set: what firmware, kernel and container were told, and what spoils figures.
 
 Keys are dotted names and values plain; None is "unknown", which is never "the same as before".
 """
@@ -230,7 +230,7 @@ _RULES = (
         lambda setting, machine: (
             setting.get("kernel.numa_balancing") not in (None, 0) and _several_nodes(machine)
         ),
-        "AutoNUMA is on (kernel.numa_balancing = {}) and moves unbound pages towards their readers: "
+        "AutoNUMA is on (kernel.numa_balancing = {}) and moves unbound pages to their readers: "
         "sysctl kernel.numa_balancing=0 as root for steady figures",
     ),
     _Rule(
@@ -259,8 +259,8 @@ _RULES = (
         "thp-never",
         "thp.enabled",
         lambda setting, _: setting.get("thp.enabled") == "never",
-        "transparent huge pages are off (enabled = {}), so cells with huge pages fall back to small "
-        "ones: write madvise to /sys/kernel/mm/transparent_hugepage/enabled as root",
+        "transparent huge pages are off (enabled = {}), so cells with huge pages fall back to "
+        "small ones: write madvise to /sys/kernel/mm/transparent_hugepage/enabled as root",
     ),
     _Rule(
         "thp-defrag-never",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.__main__ import NAMES
 from bench.contests import Contest, Outcome, contests, hold
 from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
 from bench.peers import Program, compile_native, likwid_load, read_likwid, read_native
@@ -353,6 +354,7 @@ def test_both_sides_of_a_contest_do_the_same_work(machine: Machine, tmp_path: Pa
         assert isinstance(small, Product)
         assert isinstance(likwid, Program)
         assert isinstance(plain, Program)
+        assert {case.operation for case in ours.cases + small.cases} == {"read"}
         assert {case["pages"] for case in small.cases} == {"small"}
         threads = {case.number("threads") for case in ours.cases + small.cases}
         size = {case.number("bytes") for case in ours.cases + small.cases}
@@ -362,14 +364,20 @@ def test_both_sides_of_a_contest_do_the_same_work(machine: Machine, tmp_path: Pa
         assert str(ours.samples) == likwid.command[6] == plain.command[3]
 
 
-def test_the_two_chases_walk_as_far_through_as_much(machine: Machine, tmp_path: Path) -> None:
-    contest = contests(machine, tmp_path)["latency"]()
-    ours = [who for who in contest.contenders if isinstance(who, Product)]
-    peers = [who for who in contest.contenders if isinstance(who, Program)]
-    for mine, peer in zip(ours, peers, strict=True):
-        (case,) = mine.cases
-        assert peer.command[2:] == (
-            str(case.number("bytes")),
-            str(mine.samples * STEPS),
-            str(case["pages"]),
-        )
+@pytest.mark.parametrize("pages", ["huge", "small"])
+def test_the_two_chases_walk_as_far_through_as_much(
+    machine: Machine, tmp_path: Path, pages: str
+) -> None:
+    ours, peer = contests(machine, tmp_path)[f"latency-{pages}"]().contenders
+    assert isinstance(ours, Product)
+    assert isinstance(peer, Program)
+    (case,) = ours.cases
+    assert case["pages"] == pages
+    steps = ours.samples * STEPS
+    assert peer.command[2:] == (str(case.number("bytes")), str(steps), pages)
+
+
+def test_every_contest_can_be_asked_for(machine: Machine, tmp_path: Path) -> None:
+    known = contests(machine, tmp_path)
+    assert tuple(known) == NAMES
+    assert [known[name]().name for name in NAMES] == list(NAMES)

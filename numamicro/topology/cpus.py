@@ -99,7 +99,7 @@ def _index(number: int | None) -> int | None:
 
 
 def _kinds(tree: Tree, online: Sequence[int]) -> dict[int, str]:
-    """Give performance or efficiency for every CPU of a hybrid machine; nothing for a uniform one."""
+    """Give performance or efficiency for every CPU of a hybrid machine; else nothing."""
     sources: tuple[Callable[[], dict[int, str]], ...] = (
         lambda: _kinds_by_pmu(tree, online),
         lambda: _kinds_by_speed(tree, online, "cpu_capacity"),

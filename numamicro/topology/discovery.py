@@ -26,7 +26,7 @@ def discover(root: str | Path = "/") -> Machine:
     Parameters
     ----------
     root : str or path
-        The folder below which sys/ and proc/ lie; another than ``/`` is a copy of a machine's files.
+        The folder below which sys/ and proc/ lie; any but ``/`` is a copy of a machine's files.
 
     Returns
     -------

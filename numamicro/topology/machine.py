@@ -1,4 +1,4 @@
-"""What a machine is: its nodes, CPUs and caches as the kernel numbers them. Plain values, no I/O."""
+"""What a machine is: nodes, CPUs and caches as the kernel numbers them. Plain values, no I/O."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Llc:
-    """CPUs that share one last-level cache (a CCD on AMD). `id` counts from 0 in order of first CPU."""
+    """CPUs below one last-level cache (a CCD on AMD). `id` counts from 0 in order of first CPU."""
 
     id: int
     cpus: tuple[int, ...]
@@ -276,7 +276,7 @@ class Machine:
         return len(_by_core(self._cpus_of(place)))
 
     def llc_bytes(self, cpus: Iterable[int]) -> int:
-        """Give the total bytes of the last-level caches that `cpus` reach; 0 when one is unknown."""
+        """Give the bytes of all last-level caches that `cpus` reach; 0 when one is unknown."""
         wanted = set(cpus)
         reached = [cpu.llc for cpu in self.cpus if cpu.id in wanted]
         sizes = {llc.id: llc.bytes for llc in self.llcs}

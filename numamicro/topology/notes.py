@@ -69,7 +69,7 @@ def _cpus(machine: Machine) -> Iterator[Note]:
     if len(kinds) > 1:
         yield Note(
             "hybrid",
-            "performance and efficiency cores are mixed here: figures over all CPUs blend two kinds",
+            "performance and efficiency cores are mixed: figures over all CPUs blend two kinds",
         )
 
 
@@ -142,8 +142,8 @@ def _caches(machine: Machine) -> Iterator[Note]:
     if unknown:
         yield Note(
             "llc-unknown",
-            f"{_named('CPU', unknown)}: the kernel does not tell the last-level cache, so buffers are "
-            "sized by a guess; name a size (--memory) to be sure",
+            f"{_named('CPU', unknown)}: the kernel does not tell the last-level cache, so buffers "
+            "are sized by a guess; name a size (--memory) to be sure",
         )
 
 

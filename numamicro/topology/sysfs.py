@@ -70,7 +70,7 @@ def _read(handle: int, size: int) -> bytes:
 
 
 class Tree:
-    """The files below `root`: what is missing or garbled reads as None, and the latter is remembered.
+    """The files below `root`: what is missing or garbled reads as None; the latter is remembered.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Tree:
         return number
 
     def size(self, path: str) -> int | None:
-        """Give the number in a file; None where it is not positive, which is how "none" is written."""
+        """Give the number in a file; None where it is not positive: so "none" is written."""
         number = self.number(path)
         return number if number is not None and number > 0 else None
 
@@ -135,7 +135,7 @@ class Tree:
         return None
 
     def fields(self, path: str, size: int = _MAX_BYTES) -> dict[str, str]:
-        """Give the ``key : value`` lines in the first `size` bytes of a file; the first of a key."""
+        """Give the ``key : value`` lines in the first `size` bytes; the first of each key."""
         pairs = (line.partition(":") for line in (self.head(path, size) or "").splitlines())
         found: dict[str, str] = {}
         for key, _, value in pairs:

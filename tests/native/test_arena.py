@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from numamicro._cpu import Arena, Team, fill
 from .conftest import KIB
 
 MIB = KIB * KIB
+PAGE = os.sysconf("SC_PAGESIZE")
 UNTOUCHED = {-errno.ENOENT, -errno.EFAULT}
 
 
@@ -44,29 +46,29 @@ def test_is_aligned_zeroed_and_writable_to_its_last_byte(size: int) -> None:
 
 
 def test_census_tells_touched_pages_from_untouched() -> None:
-    with Arena(64 * 4096, huge=False) as arena:
+    with Arena(64 * PAGE, huge=False) as arena:
         with memoryview(arena) as view:
             for page in (0, 5, 6, 63):
-                view[page * 4096] = 1
-        census = arena.census(0, arena.size, 4096)
+                view[page * PAGE] = 1
+        census = arena.census(0, arena.size, PAGE)
         assert sum(pages for node, pages in census.items() if node >= 0) == 4
         assert sum(pages for node, pages in census.items() if node in UNTOUCHED) == 60
-        assert sum(arena.census(5 * 4096, 2 * 4096, 4096).values()) == 2
-        assert all(node >= 0 for node in arena.census(5 * 4096, 2 * 4096, 4096))
+        assert sum(arena.census(5 * PAGE, 2 * PAGE, PAGE).values()) == 2
+        assert all(node >= 0 for node in arena.census(5 * PAGE, 2 * PAGE, PAGE))
 
 
 def test_census_counts_each_page_of_several_batches_once(single: Team) -> None:
     pages = 3 * 512 + 17
-    with Arena(pages * 4096, huge=False) as arena:
+    with Arena(pages * PAGE, huge=False) as arena:
         fill(single, arena, arena.size, 1)
-        census = arena.census(0, arena.size, 4096)
+        census = arena.census(0, arena.size, PAGE)
         assert sum(census.values()) == pages
         assert min(census) >= 0
-        assert sum(arena.census(0, arena.size, 3 * 4096).values()) == -(-pages // 3)
+        assert sum(arena.census(0, arena.size, 3 * PAGE).values()) == -(-pages // 3)
 
 
 def test_census_of_nothing_is_empty(arena: Arena) -> None:
-    assert arena.census(0, 0, 4096) == {}
+    assert arena.census(0, 0, PAGE) == {}
 
 
 @pytest.mark.parametrize(
@@ -83,14 +85,14 @@ def test_census_outside_the_arena_is_refused(
 def test_bound_pages_are_on_their_node_and_nowhere_else(binding: int, single: Team) -> None:
     with Arena(2 * MIB, huge=False, policy="bind", nodes=[binding]) as arena:
         assert arena.bound
-        assert set(arena.census(0, arena.size, 4096)) <= UNTOUCHED
+        assert set(arena.census(0, arena.size, PAGE)) <= UNTOUCHED
         fill(single, arena, arena.size, 1)
-        assert arena.census(0, arena.size, 4096) == {binding: 512}
+        assert arena.census(0, arena.size, PAGE) == {binding: arena.size // PAGE}
         assert policy_of(arena) == f"bind:{binding}"
 
 
 def test_interleaving_over_one_node_is_that_policy(binding: int) -> None:
-    with Arena(4096, huge=False, policy="interleave", nodes=[binding]) as arena:
+    with Arena(PAGE, huge=False, policy="interleave", nodes=[binding]) as arena:
         assert policy_of(arena) == f"interleave:{binding}"
 
 

@@ -353,3 +353,33 @@ def test_huge_ranges_are_refused_and_said(tmp_path: Path) -> None:
 def test_no_machine_at_all(tmp_path: Path) -> None:
     with pytest.raises(NumamicroError, match="no CPU is listed below"):
         discover(tmp_path)
+
+
+def test_the_last_level_is_each_cpus_own(tmp_path: Path) -> None:
+    """Low-power cores may lack the level that the others share; instructions are no data."""
+    files = files_of(uniform(1, 4, llc=0))
+
+    def add(cpu: int, index: int, level: int, kind: str, size: str, shared: str) -> None:
+        texts = {"level": str(level), "type": kind, "size": size, "shared_cpu_list": shared}
+        folder = f"{CPU}/cpu{cpu}/cache/index{index}"
+        files.update({f"{folder}/{name}": text for name, text in texts.items()})
+
+    for cpu in range(4):
+        add(cpu, 0, 1, "Data", "48K", str(cpu))
+        add(cpu, 1, 2, "Unified", "2M", "2-3" if cpu > 1 else str(cpu))
+        add(cpu, 2, 4, "Instruction", "1G", "0-3")
+    for cpu in (0, 1):
+        add(cpu, 3, 3, "Unified", "24576K", "0-1")
+    machine = discover(plant(tmp_path, files))
+    assert [(llc.id, llc.cpus, llc.bytes) for llc in machine.llcs] == [
+        (0, (0, 1), 24 << 20),
+        (1, (2, 3), 2 << 20),
+    ]
+    assert machine.llc_bytes([1, 2]) == 26 << 20
+    assert [(c.level, c.kind, c.bytes, c.shared_by, c.count) for c in machine.caches] == [
+        (1, "data", 48 << 10, 1, 4),
+        (2, "unified", 2 << 20, 1, 2),
+        (2, "unified", 2 << 20, 2, 1),
+        (3, "unified", 24 << 20, 2, 1),
+        (4, "instruction", 1 << 30, 4, 1),
+    ]
