@@ -147,6 +147,8 @@ def _replace(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+            if path.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)

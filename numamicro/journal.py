@@ -6,6 +6,7 @@ each case and process. It is folded into the output at the end.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -78,19 +79,22 @@ class Journal:
         """
         if self.path is None:
             raise NumamicroError("--resume needs -o: it goes on with what stands beside the output")
+        self._open(0)
         try:
-            whole, _, cut = self.path.read_bytes().rpartition(b"\n")
-        except FileNotFoundError:
-            raise NumamicroError(
-                f"there is nothing to resume: {self.path} does not exist"
-            ) from None
+            self._take_up(self.path, identity)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_up(self, path: Path, identity: Mapping[str, object]) -> None:
+        try:
+            whole, _, cut = path.read_bytes().rpartition(b"\n")
         except OSError as error:
-            raise NumamicroError(f"cannot read {self.path}: {error.strerror}") from error
+            raise NumamicroError(f"cannot read {path}: {error.strerror}") from error
         lines = whole.split(b"\n")
         self._check(lines[0], identity)
         for number, line in enumerate(lines[1:], start=2):
-            self._replay(line, f"{self.path}, line {number}")
-        self._open(0)
+            self._replay(line, f"{path}, line {number}")
         if cut and self._file is not None:
             os.ftruncate(self._file, len(whole) + 1)
 
@@ -190,7 +194,18 @@ class Journal:
         assert self.path is not None
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | how, 0o666)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError as error:
+            if how:
+                raise NumamicroError(f"cannot write {self.path}: {error.strerror}") from error
+            raise NumamicroError(
+                f"there is nothing to resume: {self.path} does not exist"
+            ) from error
+        except BlockingIOError as error:
+            self.close()
+            raise NumamicroError(f"{self.path} is in use by another run: let it end") from error
         except OSError as error:
+            self.close()
             raise NumamicroError(f"cannot write {self.path}: {error.strerror}") from error
 
     def _write(self, entry: Mapping[str, object]) -> None:

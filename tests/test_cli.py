@@ -258,4 +258,4 @@ def test_an_outsiders_probe_runs_through_plan_worker_file_and_show(tmp_path: Pat
     cells = list(read_matrix(output).cells("clock"))
     assert {cell.case["value"] for cell in cells} == {"mean", "again"}
     assert {len(cell.runs) for cell in cells} == {3}
-    assert "Read clock, ns" in numamicro("show", str(output)).stdout
+    assert "Read clock in ns" in numamicro("show", str(output)).stdout

@@ -317,8 +317,16 @@ def test_there_must_be_something_to_resume(path: Path) -> None:
     with pytest.raises(NumamicroError, match="--resume needs -o"):
         Journal().resume(IDENTITY)
     path.mkdir()
-    with pytest.raises(NumamicroError, match=r"cannot read .*: Is a directory"):
+    with pytest.raises(NumamicroError, match=r"cannot write .*: Is a directory"):
         resumed(path)
+
+
+def test_two_runs_cannot_share_a_journal(path: Path) -> None:
+    first = started(path)
+    with pytest.raises(NumamicroError, match="in use by another run"):
+        resumed(path)
+    first.close()
+    resumed(path).close()
 
 
 # ---- a full disk ---------------------------------------------------------------------------------

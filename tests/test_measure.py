@@ -15,6 +15,7 @@ from numamicro.matrix import Measurement, State
 from numamicro.measure import Runner
 from numamicro.plan import make_plan
 from numamicro.probes import Probe
+from numamicro.probes.probe import cache_floor, node_routes
 from numamicro.topology import Machine, NumaNode, discover
 from numamicro.wishes import Level, Wishes
 from tests import faulty
@@ -33,7 +34,9 @@ def machine() -> Machine:
 def measured(
     machine: Machine, *probes: Probe, level: Level = LEVEL, deadline: float = 30.0
 ) -> list[Measurement]:
-    wishes = Wishes(level=level)
+    # The smallest buffer clear of the caches: what is tested is what happens, not a figure.
+    smallest = max(cache_floor(route, machine) for route in node_routes(machine, Wishes()))
+    wishes = Wishes(level=level, memory=smallest)
     journal = Journal()
     for probe in probes:
         type(probe).name = type(probe).__name__.lower()

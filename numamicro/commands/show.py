@@ -51,4 +51,9 @@ def print_matrix(matrix: CostMatrix, style: str) -> None:
         return
     from numamicro.report.table import render
 
-    output.emit(render(matrix, style))
+    output.emit(_printable(render(matrix, style)))
+
+
+def _printable(text: str) -> str:
+    """Take out what would command a terminal: texts of a file are somebody else's."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)

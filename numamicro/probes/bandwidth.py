@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case, Place
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from numamicro.worker.lab import Lab
 
 USUAL_BYTES = 256 * MIB
+WINDOW_SECONDS = 0.01
+"""A sample lasts at least this long, so that starting and stopping the team is lost in it."""
 # No loop wins everywhere: each operation is tried in every variant, and the best is published.
 VARIANTS = {
     "read": ("1-stream", "4-stream"),
@@ -83,31 +87,39 @@ class Bandwidth(Probe):
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
-        """Fill the buffer, then pass over all of it once a sample and check the sum of its words."""
+        """Fill the buffer, then pass over all of it and check the sum of its words."""
         from numamicro import _cpu
 
         size = case.number("bytes")
-        team = lab.team(case.number("threads"))
         arena = lab.arena(case.route.target, size, str(case["pages"]))
+        team = lab.team(case.number("threads"))
         kernel = kernel_for(case.operation, str(case["variant"]))
         lab.note(isa=kernel.isa, kernel=kernel.name, bus_ratio=kernel.bus_ratio)
         _cpu.fill(team, arena, size, lab.seed)
-        checksum = _cpu.expected(team, size, kernel.name, 1, lab.seed)
+
+        @cache
+        def due(count: int) -> int:
+            return _cpu.expected(team, size, kernel.name, count, lab.seed)
+
+        def passes(count: int) -> Sample:
+            if kernel.writes:
+                result = _cpu.store(team, arena, size, kernel.name, count, lab.seed)
+            else:
+                result = _cpu.read(team, arena, size, kernel.name, count)
+            elapsed, moved, total, strays = result
+            if total != due(count):
+                text = f"{kernel.name} gave the sum {total:#x} where {due(count):#x} was due"
+                raise CaseFailed(State.WRONG, "checksum", text)
+            lab.strays += strays
+            return Sample(elapsed / 1e9, moved, count)
+
+        count = 1
 
         def sample() -> Sample:
-            if kernel.writes:
-                result = _cpu.store(team, arena, size, kernel.name, 1, lab.seed)
-            else:
-                result = _cpu.read(team, arena, size, kernel.name, 1)
-            elapsed, moved, total, strays = result
-            if total != checksum:
-                raise CaseFailed(
-                    State.WRONG,
-                    "checksum",
-                    f"{kernel.name} gave the sum {total:#x} where {checksum:#x} was due",
-                )
-            lab.strays += strays
-            return Sample(elapsed / 1e9, moved)
+            nonlocal count  # settles while the case warms up
+            taken = passes(count)
+            count = max(count, math.ceil(count * WINDOW_SECONDS / taken.seconds))
+            return taken
 
         yield sample
 
