@@ -22,6 +22,10 @@ CHOSEN = frozenset({"threads", "variant"})
 """Parameters over which the best is taken when a table shows one figure a route."""
 
 
+CURVES = ("working_set", "delay", "team")
+"""Parameters that are swept to see a curve: a table shows a row a value, and no best."""
+
+
 class State(StrEnum):
     """How a cell ended. Only ok cells publish a figure."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from numamicro.case import Place
 from numamicro.matrix import State
 from numamicro.plan import Planned, Priority
 from numamicro.topology import Note
@@ -17,7 +16,7 @@ from numamicro.worker.handle import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numamicro.case import Case
+    from numamicro.case import AnyPlace, Case
     from numamicro.journal import Journal
     from numamicro.plan import Plan
     from numamicro.topology import Machine
@@ -105,12 +104,11 @@ class Runner:
         items.sort(key=lambda item: turn[item.case.route.source])
         # One worker lives at a time: two would share the memory bandwidth that is measured.
         for source, group in groupby(items, key=lambda item: item.case.route.source):
-            assert isinstance(source, Place)
             for item in group:
                 self._one(item, process, source)
             self._end_worker()
 
-    def _one(self, item: Planned, process: int, source: Place) -> None:
+    def _one(self, item: Planned, process: int, source: AnyPlace) -> None:
         case = item.resolve(self._journal.look_up, len(self._machine.usable_cpus(source)))
         self._done += 1
         if self._settled(case, process) or not self._affords(item):
@@ -155,8 +153,7 @@ class Runner:
 
     def _close_open_cases(self, state: State, reason: Note) -> None:
         for item in self._plan.to_measure:
-            source = item.case.route.source
-            assert isinstance(source, Place)
-            case = item.resolve(self._journal.look_up, len(self._machine.usable_cpus(source)))
+            cpus = len(self._machine.usable_cpus(item.case.route.source))
+            case = item.resolve(self._journal.look_up, cpus)
             if self._journal.look_up(case) is None:
                 self._journal.close_case(case, item.probe.unit, state, reason)

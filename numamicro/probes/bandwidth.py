@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-from numamicro.case import Case, Place
+from numamicro.case import Case
 from numamicro.matrix import Sample, State
 from numamicro.probes.probe import (
     CaseFailed,
@@ -26,6 +26,7 @@ from numamicro.wishes import QUICK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from numamicro.case import AnyPlace
     from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
@@ -135,13 +136,11 @@ class Kernel:
     bus_ratio: float
 
 
-def thread_counts(source: object, machine: Machine, wishes: Wishes) -> list[int]:
+def thread_counts(source: AnyPlace, machine: Machine, wishes: Wishes) -> list[int]:
     """Give the team sizes to try on an initiator: 1 and every core, with powers of 2 between.
 
     The counts beyond the cores use SMT siblings.
     """
-    if not isinstance(source, Place):
-        return []
     cpus, cores = len(machine.usable_cpus(source)), machine.cores(source)
     if wishes.threads:
         return [count for count in sorted(set(wishes.threads)) if count <= cpus]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from numamicro.case import Case, Place, Route, node
+from numamicro.case import Case, Route, node
 from numamicro.matrix import Sample, State
 from numamicro.topology import Note
 from numamicro.units import GIB, MIB, bytes_text
@@ -110,13 +110,13 @@ def buffer_bytes(route: Route, machine: Machine, wishes: Wishes, usual: int) -> 
 
 def cache_floor(route: Route, machine: Machine) -> int:
     """Give the smallest buffer, in bytes, that does not fit the caches of the route's initiator."""
-    caches = machine.llc_bytes(machine.usable_cpus(_place(route.source)))
+    caches = machine.llc_bytes(machine.usable_cpus(route.source))
     return max(CACHE_FACTOR * caches, 64 * MIB)
 
 
 def memory_limit(route: Route, machine: Machine) -> int | None:
     """Give the most bytes one buffer may take of the route's target; None when unknown."""
-    available = machine.available(int(_place(route.target).id))
+    available = machine.available_on(route.target)
     return None if available is None else int(available * MEMORY_SHARE)
 
 
@@ -143,9 +143,3 @@ def unfit(case: Case, machine: Machine) -> Note | None:
 def touch_seconds(size: int) -> float:
     """Estimate the first touch of a buffer: the kernel zeroes each page, then it is filled."""
     return 2.0 * size / GIB
-
-
-def _place(place: object) -> Place:
-    if isinstance(place, Place):
-        return place
-    raise TypeError(f"{place} is not a single place")

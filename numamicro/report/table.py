@@ -6,29 +6,31 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.matrix import CHOSEN, FAILED_STATES, CostMatrix, Measurement, State, best_of
+from numamicro.case import Place
+from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, State, best_of
+from numamicro.report.curves import render_curves
+from numamicro.report.figures import Footnotes, figure, no_figure, spreads
 from numamicro.setting import warnings_of
 from numamicro.units import bytes_text, is_rate, scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numamicro.case import AnyPlace, Param
     from numamicro.topology import Machine
 
-SPREAD_SHOWN = 0.05
-"""A cell whose quartiles lie further apart than this, relative to its centre, says so."""
 FORMATS = ("plain", "github", "pipe", "grid", "html", "latex", "tsv")
 """What :func:`render` can write; all but plain are tabulate's."""
 
 
-_Key: TypeAlias = "tuple[str, str, tuple[tuple[str, Param], ...]]"
+_Key: TypeAlias = "tuple[tuple[str, str], str, str, tuple[tuple[str, Param], ...]]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
     """Cells of one probe and operation that differ in their route and in what the best is of."""
 
+    kinds: tuple[str, str]  # of source and target: nodes and packages are not rows of one table
     probe: str
     operation: str
     fixed: tuple[tuple[str, Param], ...]
@@ -42,19 +44,6 @@ class _Table:
         )
 
 
-class _Footnotes:
-    """Numbers the reasons why cells have no figure, each reason once."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def mark(self, text: str) -> str:
-        return f"[{self._numbers.setdefault(text, len(self._numbers) + 1)}]"
-
-    def lines(self) -> list[str]:
-        return [f"[{number}] {text}" for text, number in self._numbers.items()]
-
-
 def render(matrix: CostMatrix, style: str = "plain") -> str:
     """Give the whole matrix as text: machine, one table a cost, legend, notes.
 
@@ -63,9 +52,10 @@ def render(matrix: CostMatrix, style: str = "plain") -> str:
     style : str
         One of FORMATS.
     """
-    footnotes = _Footnotes()
+    footnotes = Footnotes()
     machine = matrix.header.machine
     tables = [_render_table(table, machine, style, footnotes) for table in _tables(matrix)]
+    tables += render_curves(matrix, style, footnotes)
     blocks = [_heading(matrix), *tables, _legend(matrix), "\n".join(footnotes.lines())]
     notes = "\n".join(f"note: {text}" for text in _notes(matrix))
     return "\n\n".join(block for block in [*blocks, notes] if block) + "\n"
@@ -95,10 +85,17 @@ def _tables(matrix: CostMatrix) -> list[_Table]:
     groups: dict[_Key, list[Measurement]] = defaultdict(list)
     for cell in matrix.measurements:
         case = cell.case
+        if any(case.get(name) is not None for name in CURVES):
+            continue
         # The buffer may be smaller on a small node; that is a note, not a table of its own.
         fixed = case.without(*CHOSEN, "bytes").params
-        groups[case.probe, case.operation, fixed].append(cell)
+        kinds = (_kind(case.route.source), _kind(case.route.target))
+        groups[kinds, case.probe, case.operation, fixed].append(cell)
     return [_Table(*key, tuple(groups[key])) for key in sorted(groups, key=str)]
+
+
+def _kind(place: AnyPlace) -> str:
+    return place.kind if isinstance(place, Place) else "set"
 
 
 def _title(table: _Table, machine: Machine) -> str:
@@ -121,7 +118,7 @@ def _detail(name: str, value: Param, machine: Machine) -> str:
     return f"{bytes_text(size)} pages" if size else ""
 
 
-def _render_table(table: _Table, machine: Machine, style: str, footnotes: _Footnotes) -> str:
+def _render_table(table: _Table, machine: Machine, style: str, footnotes: Footnotes) -> str:
     from tabulate import tabulate
 
     sources = _places(cell.case.route.source for cell in table.cells)
@@ -150,28 +147,16 @@ def _place_order(place: AnyPlace) -> tuple[str, int, str]:
     return (type(place).__name__, number if isinstance(number, int) else 0, str(place))
 
 
-def _cell(table: _Table, source: AnyPlace, target: AnyPlace, footnotes: _Footnotes) -> str:
+def _cell(table: _Table, source: AnyPlace, target: AnyPlace, footnotes: Footnotes) -> str:
     """Give the best figure of a route, or why there is none."""
     cells = table.at(source, target)
     if not cells:
         return ""
     best = best_of(cells)
-    summary = best.summary() if best else None
-    if best is None or summary is None:
-        return _no_figure(cells, footnotes)
-    text = scale(best.unit).text(summary.center)
-    if _spreads(best):
-        text += f" ±{summary.spread / 2:.0%}"
-    if _names_threads(table):
-        text += f" {best.case['threads']}T"
-    return text
-
-
-def _no_figure(cells: Sequence[Measurement], footnotes: _Footnotes) -> str:
-    # A failure says more than a cell that was never tried.
-    cell = max(cells, key=lambda cell: cell.state in FAILED_STATES)
-    mark = f" {footnotes.mark(cell.reason.text)}" if cell.reason else ""
-    return f"{cell.state}{mark}"
+    text = figure(best) if best else None
+    if best is None or text is None:
+        return no_figure(cells, footnotes)
+    return f"{text} {best.case['threads']}T" if _names_threads(table) else text
 
 
 def _legend(matrix: CostMatrix) -> str:
@@ -180,7 +165,7 @@ def _legend(matrix: CostMatrix) -> str:
     threads = [cell.case.number("threads") for table, cell in shown if _names_threads(table)]
     if threads:
         lines.append(f"{max(threads)}T: best with {max(threads)} threads.")
-    if any(_spreads(cell) for _, cell in shown):
+    if any(spreads(cell) for _, cell in shown):
         lines.append("±: half the distance between the quartiles of all samples.")
     return " ".join(lines) + "\n" + _placement_line(matrix)
 
@@ -194,11 +179,6 @@ def _best_cells(table: _Table) -> Iterator[tuple[_Table, Measurement]]:
 def _names_threads(table: _Table) -> bool:
     counts = {cell.case.get("threads") for cell in table.cells}
     return len(counts) > 1 and all(isinstance(count, int) for count in counts)
-
-
-def _spreads(cell: Measurement) -> bool:
-    summary = cell.summary()
-    return summary is not None and summary.spread > SPREAD_SHOWN
 
 
 def _placement_line(matrix: CostMatrix) -> str:

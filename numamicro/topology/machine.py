@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from numamicro.case import Place, PlaceSet
 from numamicro.errors import NumamicroError
 from numamicro.topology.codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numamicro.case import Place
+    from numamicro.case import AnyPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class Machine:
         """The packages (sockets) with an online CPU, by os index."""
         return tuple(sorted({c.package for c in self.cpus if c.online and c.package is not None}))
 
-    def usable_cpus(self, place: Place) -> tuple[int, ...]:
+    def usable_cpus(self, place: AnyPlace) -> tuple[int, ...]:
         """Give the online, allowed CPUs of `place`, so that the first k of them use most hardware.
 
         One CPU of every core comes first, spread round-robin over the last-level caches, those of
@@ -257,8 +258,8 @@ class Machine:
 
         Parameters
         ----------
-        place : Place
-            A node, package, llc, core or cpu.
+        place : Place or PlaceSet
+            A node, package, llc, core or cpu, or several of them.
 
         Raises
         ------
@@ -271,7 +272,7 @@ class Machine:
                 ranks[rank].append(cpu)
         return tuple(cpu.id for rank in sorted(ranks) for cpu in _spread(ranks[rank]))
 
-    def cores(self, place: Place) -> int:
+    def cores(self, place: AnyPlace) -> int:
         """Count the physical cores with a usable CPU in `place`; raises as :meth:`usable_cpus`."""
         return len(_by_core(self._cpus_of(place)))
 
@@ -299,6 +300,8 @@ class Machine:
             The machine has no such place.
         """
         here, there = self._spot(source), self._spot(target)
+        if source == target and source.kind == "package":
+            return "local"
         if "node" not in (source.kind, target.kind) and _one_shared(here.llcs, there.llcs):
             return "same-llc"
         if _one_shared(here.nodes, there.nodes):
@@ -320,6 +323,31 @@ class Machine:
         # A cgroup's limit alone says nothing about this node.
         return None if bounds[0] is None else min(known)
 
+    def memory_nodes(self, place: AnyPlace) -> tuple[int, ...]:
+        """Give the nodes whose memory `place` means: a node itself, else the nodes of its CPUs.
+
+        Nodes where this process may place nothing are left out.
+
+        Raises
+        ------
+        NumamicroError
+            The machine has no such place.
+        """
+        nodes: set[int] = set()
+        for part in _parts(place):
+            if part.kind == "node" and isinstance(part.id, int):
+                nodes.add(self.node(part.id).id)
+            else:
+                usable = {node.id for node in self.targets}
+                nodes |= {cpu.node for cpu in self._members(part) if cpu.node is not None} & usable
+        return tuple(sorted(nodes))
+
+    def available_on(self, place: AnyPlace) -> int | None:
+        """Give the bytes that can be spread evenly over the memory of `place`; None when unknown."""
+        nodes = self.memory_nodes(place)
+        known = [free for node in nodes if (free := self.available(node)) is not None]
+        return min(known) * len(nodes) if known else None
+
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values, without serial, UUID or host name."""
         data: dict[str, Any] = encode(self)
@@ -336,9 +364,10 @@ class Machine:
         """
         return decode(cls, data, "machine")
 
-    def _cpus_of(self, place: Place) -> list[Cpu]:
+    def _cpus_of(self, place: AnyPlace) -> list[Cpu]:
         """Give the usable CPUs of a place in ascending order."""
-        return [cpu for cpu in self._members(place) if cpu.usable]
+        found = {cpu.id: cpu for part in _parts(place) for cpu in self._members(part) if cpu.usable}
+        return [found[id] for id in sorted(found)]
 
     def _members(self, place: Place) -> list[Cpu]:
         if place.kind == "node" and isinstance(place.id, int):
@@ -376,6 +405,10 @@ class _Spot:
     llcs: frozenset[int | None]
     nodes: frozenset[int | str | None]
     packages: frozenset[int]
+
+
+def _parts(place: AnyPlace) -> tuple[Place, ...]:
+    return place.places if isinstance(place, PlaceSet) else (place,)
 
 
 def _one_shared(here: frozenset[Any], there: frozenset[Any]) -> bool:

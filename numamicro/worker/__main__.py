@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from numamicro.case import Case, Place, parse_place
+from numamicro.case import Case, parse_place
 from numamicro.file import case_from_json, run_to_json
 from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import CaseFailed, Probe, TakeSample
@@ -115,7 +115,6 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             sys.path.append(entry)
     machine = Machine.from_json(start["machine"])
     initiator = parse_place(start["initiator"])
-    assert isinstance(initiator, Place)
     os.sched_setaffinity(0, machine.usable_cpus(initiator))
     probes: dict[str, Probe] = {}
     with Lab(initiator, machine, start["seed"]) as lab:

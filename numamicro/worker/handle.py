@@ -16,7 +16,7 @@ from numamicro.matrix import Run, State
 from numamicro.topology import Note
 
 if TYPE_CHECKING:
-    from numamicro.case import Case, Place
+    from numamicro.case import AnyPlace, Case
     from numamicro.probes.probe import Probe
     from numamicro.topology import Machine
 
@@ -30,13 +30,13 @@ class Worker:
 
     Parameters
     ----------
-    initiator : Place
+    initiator : Place or PlaceSet
         To whose CPUs the child pins itself.
     seed : int
         For its data.
     """
 
-    def __init__(self, initiator: Place, machine: Machine, seed: int) -> None:
+    def __init__(self, initiator: AnyPlace, machine: Machine, seed: int) -> None:
         self.alive = True
         self._said = b""
         # A process group of its own: Ctrl-C is for the parent, which then decides what ends.

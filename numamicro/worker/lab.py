@@ -6,7 +6,6 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from numamicro.case import AnyPlace, Place, PlaceSet
 from numamicro.census import placement
 from numamicro.matrix import MIN_SHARE, Placement, State
 from numamicro.probes.probe import CaseFailed
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numamicro._cpu import Arena, Team
-    from numamicro.case import Param
+    from numamicro.case import AnyPlace, Param
     from numamicro.topology import Machine
 
 CACHED_SHARE = 0.8
@@ -46,13 +45,13 @@ class Lab:
 
     Parameters
     ----------
-    initiator : Place
+    initiator : Place or PlaceSet
         Whose CPUs the teams run on.
     seed : int
         Makes the data and the order of a chase; the same seed repeats them.
     """
 
-    def __init__(self, initiator: Place, machine: Machine, seed: int) -> None:
+    def __init__(self, initiator: AnyPlace, machine: Machine, seed: int) -> None:
         self.initiator = initiator
         self.machine = machine
         self.seed = seed
@@ -163,12 +162,8 @@ class Lab:
             idle[0].arena.close()
 
     def _limit(self, target: AnyPlace) -> int | None:
-        known = [
-            available
-            for index in _node_ids(target)
-            if (available := self.machine.available(index)) is not None
-        ]
-        return int(min(known) * len(_node_ids(target)) * CACHED_SHARE) if known else None
+        available = self.machine.available_on(target)
+        return None if available is None else int(available * CACHED_SHARE)
 
     def _held(self, target: AnyPlace) -> int:
         return sum(buffer.arena.size for buffer in self._buffers if buffer.target == target)
@@ -177,7 +172,7 @@ class Lab:
         """Map memory that comes from the target alone, or unbound memory where that is forbidden."""
         from numamicro._cpu import Arena
 
-        nodes = _node_ids(target)
+        nodes = self.machine.memory_nodes(target)
         policy: Literal["bind", "interleave"] = "bind" if len(nodes) == 1 else "interleave"
         try:
             arena = Arena(size, huge=huge, policy=policy, nodes=nodes)
@@ -207,7 +202,7 @@ class Lab:
             fill(team, buffer.arena, buffer.arena.size, self.seed)
 
     def _local_cpus(self, target: AnyPlace) -> tuple[int, ...]:
-        return self.machine.usable_cpus(target) if isinstance(target, Place) else ()
+        return self.machine.usable_cpus(target)
 
     def placements(self) -> list[tuple[AnyPlace, str, Placement]]:
         """Ask where the memory in use is: target, pages wanted and placement of each arena."""
@@ -215,7 +210,12 @@ class Lab:
             (
                 buffer.target,
                 buffer.pages,
-                placement(buffer.arena, buffer.length, _node_ids(buffer.target), self.machine),
+                placement(
+                    buffer.arena,
+                    buffer.length,
+                    self.machine.memory_nodes(buffer.target),
+                    self.machine,
+                ),
             )
             for buffer in self._in_use
         ]
@@ -239,8 +239,3 @@ def misplaced(target: AnyPlace, pages: str, found: Placement) -> Note | None:
     if pages == "small" and found.huge_share is not None and found.huge_share > 1 - HUGE_SHARE:
         return Note("page-size", f"{found.huge_share:.0%} of the buffer was in huge pages")
     return None
-
-
-def _node_ids(target: AnyPlace) -> tuple[int, ...]:
-    places = target.places if isinstance(target, PlaceSet) else (target,)
-    return tuple(int(place.id) for place in places)

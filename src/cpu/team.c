@@ -30,9 +30,9 @@ struct worker {
 };
 
 struct team {
-    pthread_mutex_t lock; /* guards the five below */
     pthread_cond_t work, done;
-    unsigned long jobs; /* handed out so far */
+    pthread_mutex_t lock; /* guards the five below */
+    unsigned long jobs;   /* handed out so far */
     size_t running;
     bool closing;
     team_body *body;

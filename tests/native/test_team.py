@@ -36,6 +36,14 @@ def task_ids() -> set[str]:
     return {task.name for task in TASKS.iterdir()}
 
 
+def come_down_to(tasks: set[str]) -> bool:
+    """Wait for the kernel to bury threads: a join returns a moment before they leave the list."""
+    deadline = time.monotonic() + 10
+    while task_ids() != tasks and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return task_ids() == tasks
+
+
 def status_of(task: str, key: str) -> str:
     return re.search(rf"{key}:\s+(\S+)", (TASKS / task / "status").read_text())[1]  # type: ignore[index]
 
@@ -59,7 +67,7 @@ def test_a_cpu_that_does_not_exist_is_refused_and_no_thread_stays(cpu: int) -> N
     with pytest.raises(OSError, match=f"CPUs.*{cpu}") as caught:
         Team([allowed_cpu(), cpu])
     assert caught.value.errno == errno.EINVAL
-    assert task_ids() == before
+    assert come_down_to(before)
 
 
 def test_an_empty_team_is_refused() -> None:
@@ -99,26 +107,27 @@ def test_threads_that_share_a_cpu_are_reported_as_disturbed(arena: Arena) -> Non
 
 
 def test_no_thread_and_no_mapping_is_left_over() -> None:
-    def cycle() -> tuple[int, int, int]:
+    def cycle() -> tuple[int, int]:
         with Team([allowed_cpu()] * 3) as team, Arena(64 * KIB, huge=False) as arena:
             fill(team, arena, arena.size, 1)
         mapped_kib = int(status_of(str(os.getpid()), "VmSize"))
-        return len(task_ids()), len(Path("/proc/self/maps").read_text().splitlines()), mapped_kib
+        return len(Path("/proc/self/maps").read_text().splitlines()), mapped_kib
 
     cycles = 200
+    tasks = task_ids()
     before = cycle()
     for _ in range(cycles):
         after = cycle()
-    assert after[0] == before[0]
+    assert come_down_to(tasks)
     # The interpreter maps a little now and then; a leak is at least one mapping a cycle.
-    assert after[1] < before[1] + cycles // 2
-    assert after[2] < before[2] + cycles // 2 * 256
+    assert after[0] < before[0] + cycles // 2
+    assert after[1] < before[1] + cycles // 2 * 256
 
 
 def test_a_team_forgotten_ends_its_threads() -> None:
     before = task_ids()
     Team([allowed_cpu()])
-    assert task_ids() == before
+    assert come_down_to(before)
 
 
 def test_threads_sleep_between_jobs(single: Team, arena: Arena) -> None:

@@ -1,0 +1,51 @@
+"""One figure as text, and the footnotes of those that are missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numamicro.matrix import FAILED_STATES
+from numamicro.units import scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numamicro.matrix import Measurement
+
+SPREAD_SHOWN = 0.05
+"""A cell whose quartiles lie further apart than this, relative to its centre, says so."""
+
+
+class Footnotes:
+    """Numbers the reasons why cells have no figure, each reason once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, text: str) -> str:
+        return f"[{self._numbers.setdefault(text, len(self._numbers) + 1)}]"
+
+    def lines(self) -> list[str]:
+        return [f"[{number}] {text}" for text, number in self._numbers.items()]
+
+
+def figure(cell: Measurement) -> str | None:
+    """Give the centre of a cell in the scale of its unit, with its spread where that is large."""
+    summary = cell.summary()
+    if summary is None:
+        return None
+    text = scale(cell.unit).text(summary.center)
+    return f"{text} ±{summary.spread / 2:.0%}" if spreads(cell) else text
+
+
+def no_figure(cells: Sequence[Measurement], footnotes: Footnotes) -> str:
+    # A failure says more than a cell that was never tried.
+    cell = max(cells, key=lambda cell: cell.state in FAILED_STATES)
+    mark = f" {footnotes.mark(cell.reason.text)}" if cell.reason else ""
+    return f"{cell.state}{mark}"
+
+
+def spreads(cell: Measurement) -> bool:
+    """Tell whether the samples of a cell lie far apart."""
+    summary = cell.summary()
+    return summary is not None and summary.spread > SPREAD_SHOWN
