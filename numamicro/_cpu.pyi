@@ -7,7 +7,7 @@ what to make of it is decided above. An arena or a team serves one caller at a t
 import sys
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Literal, final
+from typing import Literal, TypeAlias, final
 
 if sys.version_info >= (3, 12):
     from collections.abc import Buffer
@@ -106,6 +106,13 @@ class Team:
         /,
     ) -> None: ...
 
+_Span: TypeAlias = tuple[Arena, int, int]
+"""An arena, the length in bytes of the buffer it begins with, and how many threads share it.
+
+The first span is for the first so many threads of the team, the next for those after them, and
+so on to the last thread. The lengths are such as `fill` takes for so many threads.
+"""
+
 def fill(team: Team, arena: Arena, length: int, seed: int) -> int:
     """Write every 64-bit word of the first `length` bytes, each thread its own slice.
 
@@ -187,6 +194,47 @@ def expected(team: Team, length: int, kernel: str, repetitions: int, seed: int) 
     No buffer is looked at. It is the same for every call with the same arguments and team size.
     """
 
+def fill_each(team: Team, spans: Sequence[_Span], seed: int) -> int:
+    """Do as `fill` to several buffers at once. Each holds the same data as if filled alone.
+
+    Raises
+    ------
+    OSError
+        EINVAL when the spans' threads are not those of the team, or a length does not fit.
+
+    Returns
+    -------
+    int
+        The sum of all words of all buffers modulo 2**64.
+    """
+
+def read_each(
+    team: Team, spans: Sequence[_Span], kernel: str, repetitions: int
+) -> tuple[int, int, int, int]:
+    """Do as `read` to several buffers at once, each by threads of its own.
+
+    Returns
+    -------
+    elapsed, bytes, checksum, strays : int
+        As `read`: the window and the sums are those of the whole team.
+    """
+
+def store_each(
+    team: Team, spans: Sequence[_Span], kernel: str, repetitions: int, seed: int
+) -> tuple[int, int, int, int]:
+    """Do as `store` to several buffers at once, each by threads of its own.
+
+    Returns
+    -------
+    elapsed, bytes, checksum, strays : int
+        As `store`: the window and the sums are those of the whole team.
+    """
+
+def expected_each(
+    team: Team, spans: Sequence[_Span], kernel: str, repetitions: int, seed: int
+) -> int:
+    """Compute the checksum that `read_each` or `store_each` must return; no buffer is looked at."""
+
 def link(team: Team, arena: Arena, length: int, line: int, seed: int) -> None:
     """Link the lines of the first `length` bytes into one cycle in the seed's random order.
 
@@ -219,6 +267,92 @@ def chase(
     offset : int
         Where the walk ended, in bytes: ``position(length, line, seed, start + steps)``, or the
         links are wrong.
+    strays : int
+        As for `read`.
+    """
+
+def loaded(
+    team: Team,
+    chased: Arena,
+    length: int,
+    line: int,
+    seed: int,
+    start: int,
+    steps: int,
+    streamed: Arena,
+    stream_length: int,
+    kernel: str,
+    delay: int,
+) -> tuple[int, int, int, int, int]:
+    """Let the team's first thread do as `chase` while all others stream through another buffer.
+
+    The chase begins once every other thread streams, and they stream until it ends.
+
+    Parameters
+    ----------
+    team : Team
+        Of at least two threads.
+    chased : Arena
+        Linked with the same `length`, `line` and `seed`.
+    start, steps : int
+        As for `chase`.
+    streamed : Arena
+        Another arena. Its first `stream_length` bytes were filled with the same `seed` since a
+        kernel last wrote to them, if `kernel` reads. The other threads share them as for `read`,
+        in whole blocks: what is left over behind a thread's last block is not touched.
+    stream_length : int
+        Bytes; a multiple of 8, with at least 64 KiB for each thread that streams.
+    kernel : str
+        A name from `kernels` that only reads or only writes. OSError (ENOTSUP) otherwise.
+    delay : int
+        Turns of an empty loop (about one CPU cycle each) between two blocks of 16 KiB; the more,
+        the less load. With 0 the blocks are of 64 KiB, and the load as high as the kernel makes
+        it. What load came of it is told by the bytes.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds of the chase alone.
+    offset : int
+        Where the chase ended, as for `chase`.
+    bytes : int
+        Read or written in whole blocks that began and ended while the chase ran.
+    wrong : int
+        Streaming threads whose data were not what they must be; 0 when all is well.
+    strays : int
+        As for `read`, of the whole team.
+    """
+
+def ping(team: Team, arena: Arena, offset: int, round_trips: int) -> tuple[int, int, int]:
+    """Hand one cache line to and fro between two threads, each writing when the other has.
+
+    Parameters
+    ----------
+    team : Team
+        Of two threads.
+    offset : int
+        Of the 64-bit counter that they raise in turn, in bytes; a multiple of 8. Its page should
+        have been written before, and its line not used by another pair.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds; a round trip is two transfers of the line.
+    round_trips : int
+        By what the counter in memory says after; `round_trips`, or the data are wrong.
+    strays : int
+        As for `read`.
+    """
+
+def barrier(team: Team, repetitions: int) -> tuple[int, int, int]:
+    """Let the whole team meet again and again at the spin barrier that also starts every job.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds.
+    repetitions : int
+        Meetings that every thread has passed.
     strays : int
         As for `read`.
     """

@@ -30,8 +30,17 @@ cdef extern from "team.h" nogil:
     int team_open(c_team **, const int *cpus, size_t size)
     void team_close(c_team *)
 
+cdef extern from "span.h" nogil:
+    struct span:
+        const c_arena *arena
+        size_t length
+        size_t threads
+    struct c_spans "spans":
+        const span *items
+        size_t count
+
 cdef extern from "fill.h" nogil:
-    int c_fill "fill"(c_team *, const c_arena *, size_t length, uint64_t seed, uint64_t *sum)
+    int c_fill "fill"(c_team *, c_spans, uint64_t seed, uint64_t *sum)
 
 cdef extern from "stream.h" nogil:
     struct kernel:
@@ -47,12 +56,11 @@ cdef extern from "stream.h" nogil:
         uint64_t sum
         int64_t strays
     const kernel *stream_kernel(size_t index)
-    int stream_read(c_team *, const c_arena *, size_t length, const char *name,
-                    uint64_t repetitions, stream_result *)
-    int stream_store(c_team *, const c_arena *, size_t length, const char *name,
-                     uint64_t repetitions, uint64_t seed, stream_result *)
-    int stream_expected(c_team *, size_t length, const char *name, uint64_t repetitions,
-                        uint64_t seed, uint64_t *sum)
+    int stream_read(c_team *, c_spans, const char *name, uint64_t repetitions, stream_result *)
+    int stream_store(c_team *, c_spans, const char *name, uint64_t repetitions, uint64_t seed,
+                     stream_result *)
+    int stream_expected(c_team *, c_spans, const char *name, uint64_t repetitions, uint64_t seed,
+                        uint64_t *sum)
 
 cdef extern from "chase.h" nogil:
     struct chase_result:
@@ -63,6 +71,27 @@ cdef extern from "chase.h" nogil:
     int chase_position(size_t length, size_t line, uint64_t seed, uint64_t step, size_t *offset)
     int chase_walk(c_team *, const c_arena *, size_t length, size_t line, uint64_t seed,
                    uint64_t start, uint64_t steps, chase_result *)
+
+cdef extern from "loaded.h" nogil:
+    struct load:
+        const c_arena *arena
+        size_t length
+        const char *kernel
+        uint64_t delay
+    struct loaded_result:
+        chase_result chase
+        uint64_t bytes
+        uint64_t wrong
+    int loaded_walk(c_team *, const c_arena *, size_t length, size_t line, uint64_t seed,
+                    uint64_t start, uint64_t steps, const load *, loaded_result *)
+
+cdef extern from "sync.h" nogil:
+    struct sync_result:
+        int64_t elapsed_ns
+        uint64_t repetitions
+        int64_t strays
+    int sync_ping(c_team *, const c_arena *, size_t offset, uint64_t round_trips, sync_result *)
+    int sync_barrier(c_team *, uint64_t repetitions, sync_result *)
 
 
 cdef int check(int rc, str what) except -1:
@@ -188,52 +217,113 @@ cdef c_team *threads_of(Team workers) except NULL:
     return workers.threads
 
 
+cdef span *spans_of(tuple spans) except NULL:
+    """Give a C array of the spans, to be freed by the caller, who keeps the arenas."""
+    cdef span *array = <span *>malloc((len(spans) + 1) * sizeof(span))
+    cdef Arena arena
+    if array is NULL:
+        raise MemoryError
+    try:
+        for i, (memory, length, threads) in enumerate(spans):
+            if memory is None:
+                raise TypeError("a span has no arena")
+            arena = memory
+            array[i] = span(&arena.memory, length, threads)
+    except BaseException:
+        free(array)
+        raise
+    return array
+
+
+cdef str lengths_of(tuple spans):
+    return " + ".join([str(length) for _, length, _ in spans])
+
+
 def fill(Team team not None, Arena arena not None, size_t length, uint64_t seed):
+    return fill_each(team, [(arena, length, len(team.cpus))], seed)
+
+
+def fill_each(Team team not None, spans, uint64_t seed):
     cdef int rc
     cdef uint64_t checksum
     cdef c_team *threads = threads_of(team)
+    kept = tuple(map(tuple, spans))
+    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
     with nogil:
-        rc = c_fill(threads, &arena.memory, length, seed, &checksum)
-    check(rc, f"filling {length} bytes")
+        rc = c_fill(threads, buffers, seed, &checksum)
+    free(<void *>buffers.items)
+    check(rc, f"filling {lengths_of(kept)} bytes")
     return checksum
 
 
-def read(Team team not None, Arena arena not None, size_t length, str kernel,
+def read(Team team not None, Arena arena not None, size_t length, str kernel not None,
          uint64_t repetitions):
+    return read_each(team, [(arena, length, len(team.cpus))], kernel, repetitions)
+
+
+def read_each(Team team not None, spans, str kernel not None, uint64_t repetitions):
     cdef int rc
     cdef stream_result result
     cdef c_team *threads = threads_of(team)
     encoded = kernel.encode()
     cdef const char *name = encoded
+    kept = tuple(map(tuple, spans))
+    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
     with nogil:
-        rc = stream_read(threads, &arena.memory, length, name, repetitions, &result)
-    check(rc, f"reading {length} bytes by {kernel}")
+        rc = stream_read(threads, buffers, name, repetitions, &result)
+    free(<void *>buffers.items)
+    check(rc, f"reading {lengths_of(kept)} bytes by {kernel}")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 
 
-def store(Team team not None, Arena arena not None, size_t length, str kernel,
+def store(Team team not None, Arena arena not None, size_t length, str kernel not None,
           uint64_t repetitions, uint64_t seed):
+    return store_each(team, [(arena, length, len(team.cpus))], kernel, repetitions, seed)
+
+
+def store_each(Team team not None, spans, str kernel not None, uint64_t repetitions,
+               uint64_t seed):
     cdef int rc
     cdef stream_result result
     cdef c_team *threads = threads_of(team)
     encoded = kernel.encode()
     cdef const char *name = encoded
+    kept = tuple(map(tuple, spans))
+    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
     with nogil:
-        rc = stream_store(threads, &arena.memory, length, name, repetitions, seed, &result)
-    check(rc, f"storing to {length} bytes by {kernel}")
+        rc = stream_store(threads, buffers, name, repetitions, seed, &result)
+    free(<void *>buffers.items)
+    check(rc, f"storing to {lengths_of(kept)} bytes by {kernel}")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 
 
-def expected(Team team not None, size_t length, str kernel, uint64_t repetitions, uint64_t seed):
+cdef uint64_t sum_due(Team team, c_spans buffers, str kernel, uint64_t repetitions,
+                      uint64_t seed) except? 0:
     cdef int rc
     cdef uint64_t checksum
     cdef c_team *threads = threads_of(team)
     encoded = kernel.encode()
     cdef const char *name = encoded
     with nogil:
-        rc = stream_expected(threads, length, name, repetitions, seed, &checksum)
-    check(rc, f"what {kernel} makes of {length} bytes")
+        rc = stream_expected(threads, buffers, name, repetitions, seed, &checksum)
+    check(rc, f"the sum that {kernel} makes")
     return checksum
+
+
+def expected(Team team not None, size_t length, str kernel not None, uint64_t repetitions,
+             uint64_t seed):
+    cdef span whole = span(NULL, length, len(team.cpus))
+    return sum_due(team, c_spans(&whole, 1), kernel, repetitions, seed)
+
+
+def expected_each(Team team not None, spans, str kernel not None, uint64_t repetitions,
+                  uint64_t seed):
+    kept = tuple(map(tuple, spans))
+    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
+    try:
+        return sum_due(team, buffers, kernel, repetitions, seed)
+    finally:
+        free(<void *>buffers.items)
 
 
 def link(Team team not None, Arena arena not None, size_t length, size_t line, uint64_t seed):
@@ -259,6 +349,42 @@ def chase(Team team not None, Arena arena not None, size_t length, size_t line, 
         rc = chase_walk(threads, &arena.memory, length, line, seed, start, steps, &result)
     check(rc, f"chasing through {length} bytes in lines of {line}")
     return result.elapsed_ns, result.offset, result.strays
+
+
+def loaded(Team team not None, Arena chased not None, size_t length, size_t line, uint64_t seed,
+           uint64_t start, uint64_t steps, Arena streamed not None, size_t stream_length,
+           str kernel not None, uint64_t delay):
+    cdef int rc
+    cdef loaded_result result
+    cdef c_team *threads = threads_of(team)
+    encoded = kernel.encode()
+    cdef load others = load(&streamed.memory, stream_length, encoded, delay)
+    with nogil:
+        rc = loaded_walk(threads, &chased.memory, length, line, seed, start, steps, &others,
+                         &result)
+    check(rc, f"chasing through {length} bytes beside {kernel} on {stream_length}")
+    walked = result.chase
+    return walked.elapsed_ns, walked.offset, result.bytes, result.wrong, walked.strays
+
+
+def ping(Team team not None, Arena arena not None, size_t offset, uint64_t round_trips):
+    cdef int rc
+    cdef sync_result result
+    cdef c_team *threads = threads_of(team)
+    with nogil:
+        rc = sync_ping(threads, &arena.memory, offset, round_trips, &result)
+    check(rc, f"handing over the line at {offset} between CPUs {list(team.cpus)}")
+    return result.elapsed_ns, result.repetitions, result.strays
+
+
+def barrier(Team team not None, uint64_t repetitions):
+    cdef int rc
+    cdef sync_result result
+    cdef c_team *threads = threads_of(team)
+    with nogil:
+        rc = sync_barrier(threads, repetitions, &result)
+    check(rc, f"meeting of CPUs {list(team.cpus)}")
+    return result.elapsed_ns, result.repetitions, result.strays
 
 
 def kernels():

@@ -72,13 +72,13 @@ static void link_batch(const struct link_job *job, uint64_t first, size_t count)
         *(void **)lines[i] = lines[i + 1];
 }
 
-static uint64_t link_share(void *argument, size_t rank, size_t size) {
+/* The threads take batches in turn, so that the lines which stay in the cache of any of them are
+ * those of the cycle's end, which a walk from its begin comes to last. */
+static uint64_t link_in_turn(void *argument, size_t rank, size_t size) {
     const struct link_job *job = argument;
-    uint64_t share = job->order.count / size;
-    uint64_t first = rank * share;
-    uint64_t last = rank + 1 < size ? first + share : job->order.count;
-    for (; first < last; first += BATCH)
-        link_batch(job, first, last - first < BATCH ? last - first : BATCH);
+    uint64_t count = job->order.count;
+    for (uint64_t first = rank * BATCH; first < count; first += size * BATCH)
+        link_batch(job, first, count - first < BATCH ? count - first : BATCH);
     return 0;
 }
 
@@ -89,7 +89,19 @@ int chase_link(struct team *team, const struct arena *arena, size_t length, size
         return rc;
     struct link_job job = {arena->address, line, order_of(length / line, seed)};
     struct window window;
-    return team_run(team, link_share, &job, &window);
+    return team_run(team, link_in_turn, &job, &window);
+}
+
+void *chase_follow(void *line, uint64_t steps) {
+    void *at = line;
+    for (; steps >= UNROLL; steps -= UNROLL) {
+#pragma GCC unroll 16
+        for (int i = 0; i < UNROLL; i++)
+            at = *(void **)at;
+    }
+    for (; steps > 0; steps--)
+        at = *(void **)at;
+    return at;
 }
 
 struct walk_job {
@@ -100,16 +112,7 @@ struct walk_job {
 static uint64_t walk(void *argument, size_t rank, size_t size) {
     (void)rank, (void)size;
     const struct walk_job *job = argument;
-    void *at = job->start;
-    uint64_t left = job->steps;
-    for (; left >= UNROLL; left -= UNROLL) {
-#pragma GCC unroll 16
-        for (int i = 0; i < UNROLL; i++)
-            at = *(void **)at;
-    }
-    for (; left > 0; left--)
-        at = *(void **)at;
-    return (uintptr_t)at;
+    return (uintptr_t)chase_follow(job->start, job->steps);
 }
 
 int chase_walk(struct team *team, const struct arena *arena, size_t length, size_t line,

@@ -13,6 +13,9 @@ int chase_link(struct team *team, const struct arena *arena, size_t length, size
 /* Byte offset of the line that the cycle visits at `step` (it repeats after length / line). */
 int chase_position(size_t length, size_t line, uint64_t seed, uint64_t step, size_t *offset);
 
+/* Where so many links lead from a line. */
+void *chase_follow(void *line, uint64_t steps);
+
 struct chase_result {
     int64_t elapsed_ns;
     size_t offset; /* where the walk ended; chase_position of start + steps if it was walked */

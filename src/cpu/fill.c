@@ -1,7 +1,6 @@
 #include "fill.h"
 
 #include "mix.h"
-#include "slice.h"
 
 uint64_t fill_sum(uint64_t seed, uint64_t first, uint64_t count) {
     uint64_t sum = 0;
@@ -11,15 +10,15 @@ uint64_t fill_sum(uint64_t seed, uint64_t first, uint64_t count) {
 }
 
 struct fill_job {
-    unsigned char *buffer;
-    size_t length;
+    struct spans spans;
     uint64_t seed;
 };
 
 static uint64_t fill_slice(void *argument, size_t rank, size_t size) {
+    (void)size;
     const struct fill_job *job = argument;
-    struct slice slice = slice_of(job->length, rank, size);
-    uint64_t *words = (uint64_t *)(job->buffer + slice.offset);
+    struct slice slice = slice_of(&job->spans, rank);
+    uint64_t *words = (uint64_t *)(slice.arena->address + slice.offset);
     uint64_t first = slice.offset / sizeof *words;
     uint64_t sum = 0;
     for (size_t i = 0; i < slice.bytes / sizeof *words; i++) {
@@ -29,12 +28,11 @@ static uint64_t fill_slice(void *argument, size_t rank, size_t size) {
     return sum;
 }
 
-int fill(struct team *team, const struct arena *arena, size_t length, uint64_t seed,
-         uint64_t *sum) {
-    int rc = check_slices(team, arena, length);
+int fill(struct team *team, struct spans spans, uint64_t seed, uint64_t *sum) {
+    int rc = check_spans(&spans, team_size(team));
     if (rc)
         return rc;
-    struct fill_job job = {arena->address, length, seed};
+    struct fill_job job = {spans, seed};
     struct window window;
     rc = team_run(team, fill_slice, &job, &window);
     if (!rc)

@@ -1,7 +1,6 @@
 #include "stream.h"
 
 #include "fill.h"
-#include "slice.h"
 #include "stream_inside.h"
 
 #include <string.h>
@@ -20,7 +19,7 @@ const struct kernel *stream_kernel(size_t index) {
     return NULL;
 }
 
-static const struct kernel *kernel_named(const char *name) {
+const struct kernel *stream_kernel_named(const char *name) {
     const struct kernel *kernel;
     for (size_t i = 0; (kernel = stream_kernel(i)); i++) {
         if (strcmp(kernel->name, name) == 0)
@@ -31,8 +30,7 @@ static const struct kernel *kernel_named(const char *name) {
 
 struct stream_job {
     const struct kernel *kernel;
-    unsigned char *buffer;
-    size_t length;
+    struct spans spans;
     uint64_t repetitions;
     uint64_t seed;
 };
@@ -43,9 +41,9 @@ static size_t array_bytes(const struct kernel *kernel, size_t slice_bytes) {
     return arrays == 1 ? slice_bytes : staggered_distance(slice_bytes, arrays, ARRAY_STAGGER);
 }
 
-static struct operands operands_of(const struct stream_job *job, size_t rank, size_t size) {
-    struct slice slice = slice_of(job->length, rank, size);
-    unsigned char *base = job->buffer + slice.offset;
+static struct operands operands_of(const struct stream_job *job, size_t rank) {
+    struct slice slice = slice_of(&job->spans, rank);
+    unsigned char *base = slice.arena->address + slice.offset;
     size_t bytes = array_bytes(job->kernel, slice.bytes);
     return (struct operands){
         .from = {base, base + bytes},
@@ -56,34 +54,43 @@ static struct operands operands_of(const struct stream_job *job, size_t rank, si
 }
 
 static uint64_t pass_repeatedly(void *argument, size_t rank, size_t size) {
+    (void)size;
     const struct stream_job *job = argument;
-    struct operands operands = operands_of(job, rank, size);
+    struct operands operands = operands_of(job, rank);
     uint64_t sum = 0;
     for (uint64_t i = 0; i < job->repetitions; i++)
         sum += job->kernel->pass(&operands);
     return sum;
 }
 
-static uint64_t sum_and_spoil(void *argument, size_t rank, size_t size) {
-    struct operands operands = operands_of(argument, rank, size);
-    uint64_t *words = (uint64_t *)operands.to;
+uint64_t sum_and_spoil(unsigned char *written, size_t bytes) {
+    uint64_t *words = (uint64_t *)written;
     uint64_t sum = 0;
-    for (size_t i = 0; i < operands.bytes / sizeof *words; i++) {
+    for (size_t i = 0; i < bytes / sizeof *words; i++) {
         sum += words[i];
         words[i] += RAMP;
     }
     return sum;
 }
 
+static uint64_t sum_written(void *argument, size_t rank, size_t size) {
+    (void)size;
+    struct operands operands = operands_of(argument, rank);
+    return sum_and_spoil(operands.to, operands.bytes);
+}
+
 static int check_arrays(const struct team *team, const struct stream_job *job) {
-    size_t smallest = slice_of(job->length, 0, team_size(team)).bytes;
-    return array_bytes(job->kernel, smallest) ? 0 : -EINVAL;
+    for (size_t rank = 0; rank < team_size(team); rank++) {
+        if (array_bytes(job->kernel, slice_of(&job->spans, rank).bytes) == 0)
+            return -EINVAL;
+    }
+    return 0;
 }
 
 static uint64_t bytes_moved(const struct team *team, const struct stream_job *job) {
     uint64_t bytes = 0;
     for (size_t rank = 0; rank < team_size(team); rank++)
-        bytes += array_bytes(job->kernel, slice_of(job->length, rank, team_size(team)).bytes);
+        bytes += array_bytes(job->kernel, slice_of(&job->spans, rank).bytes);
     return bytes * (uint64_t)(job->kernel->reads + job->kernel->writes) * job->repetitions;
 }
 
@@ -96,29 +103,29 @@ static int run_timed(struct team *team, struct stream_job *job, struct stream_re
     return rc;
 }
 
-int stream_read(struct team *team, const struct arena *arena, size_t length, const char *name,
-                uint64_t repetitions, struct stream_result *result) {
-    const struct kernel *kernel = kernel_named(name);
-    int rc = kernel && !kernel->writes ? check_slices(team, arena, length) : -ENOTSUP;
+int stream_read(struct team *team, struct spans spans, const char *name, uint64_t repetitions,
+                struct stream_result *result) {
+    const struct kernel *kernel = stream_kernel_named(name);
+    int rc = kernel && !kernel->writes ? check_spans(&spans, team_size(team)) : -ENOTSUP;
     if (rc)
         return rc;
-    struct stream_job job = {kernel, arena->address, length, repetitions, 0};
+    struct stream_job job = {kernel, spans, repetitions, 0};
     return run_timed(team, &job, result);
 }
 
-int stream_store(struct team *team, const struct arena *arena, size_t length, const char *name,
-                 uint64_t repetitions, uint64_t seed, struct stream_result *result) {
-    const struct kernel *kernel = kernel_named(name);
-    int rc = kernel && kernel->writes ? check_slices(team, arena, length) : -ENOTSUP;
+int stream_store(struct team *team, struct spans spans, const char *name, uint64_t repetitions,
+                 uint64_t seed, struct stream_result *result) {
+    const struct kernel *kernel = stream_kernel_named(name);
+    int rc = kernel && kernel->writes ? check_spans(&spans, team_size(team)) : -ENOTSUP;
     if (rc)
         return rc;
-    struct stream_job job = {kernel, arena->address, length, repetitions, seed};
+    struct stream_job job = {kernel, spans, repetitions, seed};
     struct window window;
     rc = check_arrays(team, &job);
     if (!rc)
         rc = run_timed(team, &job, result);
     if (!rc)
-        rc = team_run(team, sum_and_spoil, &job, &window);
+        rc = team_run(team, sum_written, &job, &window);
     if (!rc)
         result->sum = window.sum;
     return rc;
@@ -130,8 +137,7 @@ static uint64_t ramp_sum(uint64_t value, uint64_t words) {
     return words * value + pairs * RAMP;
 }
 
-/* Every stream of a write begins with the same value, and so does what they leave over. */
-static uint64_t written_sum(size_t bytes, size_t streams, uint64_t value) {
+uint64_t written_sum(size_t bytes, size_t streams, uint64_t value) {
     size_t distance = stream_distance(bytes, streams);
     size_t rest = bytes - streams * distance;
     return streams * ramp_sum(value, distance / sizeof value) +
@@ -139,8 +145,9 @@ static uint64_t written_sum(size_t bytes, size_t streams, uint64_t value) {
 }
 
 static uint64_t expected_of_slice(void *argument, size_t rank, size_t size) {
+    (void)size;
     const struct stream_job *job = argument;
-    struct slice slice = slice_of(job->length, rank, size);
+    struct slice slice = slice_of(&job->spans, rank);
     size_t bytes = array_bytes(job->kernel, slice.bytes);
     if (job->kernel->reads == 0)
         return written_sum(bytes, (size_t)job->kernel->streams, job->seed);
@@ -153,14 +160,15 @@ static uint64_t expected_of_slice(void *argument, size_t rank, size_t size) {
     return sum;
 }
 
-int stream_expected(struct team *team, size_t length, const char *name, uint64_t repetitions,
+int stream_expected(struct team *team, struct spans spans, const char *name, uint64_t repetitions,
                     uint64_t seed, uint64_t *sum) {
-    const struct kernel *kernel = kernel_named(name);
-    if (!kernel)
-        return -ENOTSUP;
-    struct stream_job job = {kernel, NULL, length, repetitions, seed};
+    const struct kernel *kernel = stream_kernel_named(name);
+    int rc = kernel ? check_threads(&spans, team_size(team)) : -ENOTSUP;
+    if (rc)
+        return rc;
+    struct stream_job job = {kernel, spans, repetitions, seed};
     struct window window;
-    int rc = team_run(team, expected_of_slice, &job, &window);
+    rc = team_run(team, expected_of_slice, &job, &window);
     if (!rc)
         *sum = kernel->writes ? window.sum : window.sum * repetitions;
     return rc;

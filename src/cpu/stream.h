@@ -2,7 +2,7 @@
 #ifndef NUMAMICRO_STREAM_H
 #define NUMAMICRO_STREAM_H
 
-#include "arena.h"
+#include "span.h"
 #include "team.h"
 
 /* The arrays of one thread. All are aligned to 128 bytes and of the same size. */
@@ -36,6 +36,9 @@ struct kernel_family {
 /* The index-th kernel that this CPU can run, widest vectors first; NULL past the last. */
 const struct kernel *stream_kernel(size_t index);
 
+/* The one of that name; NULL when this CPU has none. */
+const struct kernel *stream_kernel_named(const char *name);
+
 struct stream_result {
     int64_t elapsed_ns;
     uint64_t bytes; /* that the program truly read and wrote */
@@ -44,17 +47,18 @@ struct stream_result {
 };
 
 /* Runs a kernel that only reads. The sum is that of all words read, modulo 2^64. */
-int stream_read(struct team *team, const struct arena *arena, size_t length, const char *name,
-                uint64_t repetitions, struct stream_result *result);
+int stream_read(struct team *team, struct spans spans, const char *name, uint64_t repetitions,
+                struct stream_result *result);
 
-/* Runs a kernel that writes. Each slice of the buffer, filled with `seed`, holds the arrays that
+/* Runs a kernel that writes. Each slice of the buffers, filled with `seed`, holds the arrays that
  * are read and behind them the one written. After the timed part the written words are summed and
  * changed, so that a later run that writes nothing is found out. */
-int stream_store(struct team *team, const struct arena *arena, size_t length, const char *name,
-                 uint64_t repetitions, uint64_t seed, struct stream_result *result);
+int stream_store(struct team *team, struct spans spans, const char *name, uint64_t repetitions,
+                 uint64_t seed, struct stream_result *result);
 
-/* The sum that either must find in a buffer filled with `seed`: computed, not read. */
-int stream_expected(struct team *team, size_t length, const char *name, uint64_t repetitions,
+/* The sum that either must find in buffers filled with `seed`: computed, not read. The spans need
+ * no arenas. */
+int stream_expected(struct team *team, struct spans spans, const char *name, uint64_t repetitions,
                     uint64_t seed, uint64_t *sum);
 
 #endif

@@ -29,6 +29,14 @@ static inline size_t stream_distance(size_t bytes, size_t streams) {
     return streams == 1 ? bytes : staggered_distance(bytes, streams, STREAM_STAGGER);
 }
 
+/* The sum of what a write of so many streams, beginning with `value`, stores. Every stream begins
+ * with the same value, and so does what they leave over. */
+uint64_t written_sum(size_t bytes, size_t streams, uint64_t value);
+
+/* The sum of what is there, which it changes, so that a later look finds it only if it was written
+ * again. */
+uint64_t sum_and_spoil(unsigned char *written, size_t bytes);
+
 /* Word i of what a write stores is value + i x RAMP: no two neighbours alike, and a known sum. */
 #define RAMP UINT64_C(0x9e3779b97f4a7c15)
 

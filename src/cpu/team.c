@@ -2,6 +2,7 @@
 #include "team.h"
 
 #include "clock.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,8 +15,6 @@
 #include <unistd.h>
 
 enum {
-    CACHE_LINES = 128, /* two lines: neighbours are prefetched in pairs */
-    SPINS_BEFORE_YIELD = 4096,
     STACK_BYTES = 256 << 10,
 };
 
@@ -46,17 +45,8 @@ struct team {
     _Alignas(CACHE_LINES) atomic_bool sense;
 };
 
-static inline void pause_cpu(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb"); /* yield is a no-op on most cores */
-#endif
-}
-
-/* The last to arrive turns the sense that the others wait for. Sleeping would blur the start, but
- * whoever waits long gives its CPU away: the missing thread may need this very one. */
-static void meet(struct team *team) {
+/* The last to arrive turns the sense that the others wait for. */
+void team_meet(struct team *team) {
     bool sense = atomic_load_explicit(&team->sense, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 == team->size) {
         atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
@@ -64,12 +54,8 @@ static void meet(struct team *team) {
         return;
     }
     for (int spins = 0; atomic_load_explicit(&team->sense, memory_order_acquire) == sense;) {
-        if (spins < SPINS_BEFORE_YIELD) {
-            spins++;
-            pause_cpu();
-        } else {
-            sched_yield();
-        }
+        pause_cpu();
+        spin_or_yield(&spins);
     }
 }
 
@@ -80,7 +66,7 @@ static int64_t involuntary_switches(void) {
 
 static void do_job(struct worker *self, team_body *body, void *job) {
     size_t size = self->team->size;
-    meet(self->team);
+    team_meet(self->team);
     int64_t switches = involuntary_switches(); /* after the meeting: a yield there counts as one */
     self->start_ns = clock_ns();
     self->result = body(job, self->rank, size);

@@ -22,6 +22,9 @@ int team_open(struct team **team, const int *cpus, size_t size);
 /* Runs `body` on every thread and sleeps until the last has finished. For one caller at a time. */
 int team_run(struct team *team, team_body *body, void *job, struct window *window);
 
+/* For bodies: returns once every thread of the team has called it. */
+void team_meet(struct team *team);
+
 size_t team_size(const struct team *team);
 
 void team_close(struct team *team);
