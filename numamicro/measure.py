@@ -128,7 +128,7 @@ class Runner:
         self._estimated += item.seconds
         for value, run in runs.items():
             named = case.having(value=value) if value else case
-            self._journal.add(named, item.probe.unit, run)
+            self._journal.add(named, item.probe.unit_of(value), run)
 
     def _settled(self, case: Case, process: int) -> bool:
         """Tell whether a case needs no run of this process: it has one, or it has failed before."""

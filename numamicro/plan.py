@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.case import Case, Param, Place, Route, node
+from numamicro.case import Case, Param, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
 
@@ -34,7 +34,7 @@ class Priority(IntEnum):
 
     CLASSES = 0  # one route of each locality class, swept
     PAIRS = 1  # every other route, with the values that won
-    SWEEPS = 2  # the rest of the sweeps
+    SWEEPS = 2  # curves, and the rest of the sweeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,21 @@ class Plan:
         once = sum(item.seconds for item in self.to_measure)
         return min(once * self.wishes.level.processes, self.wishes.budget)
 
+    def in_order(self, cells: Iterable[Measurement]) -> tuple[Measurement, ...]:
+        """Give cells as the plan has their probes and operations, whatever order they were
+        measured in: a file and its tables read the same each time."""
+        planned = [(item.case.probe, item.case.operation) for item in self.planned]
+        rank = {kind: index for index, kind in enumerate(dict.fromkeys(planned))}
+        return tuple(
+            sorted(
+                cells,
+                key=lambda cell: (
+                    rank.get((cell.case.probe, cell.case.operation), len(rank)),
+                    cell.case.key,
+                ),
+            )
+        )
+
 
 def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan:
     """Plan what `wishes` ask of `machine`.
@@ -152,7 +167,10 @@ def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Plan
             yield waived[-1]  # one cell says it; the route's sweep would only repeat it
             continue
         yield from waived
-        kind = (_locality(machine, route), *rest)
+        if probe.late:
+            yield from _all(probe, cases, machine, wishes, Priority.SWEEPS)
+            continue
+        kind = (*_class(machine, route), *rest)
         if kind not in representatives:
             representatives[kind] = tuple(cases)
             yield from _all(probe, cases, machine, wishes, Priority.CLASSES)
@@ -175,10 +193,10 @@ def _tables(
     return tables
 
 
-def _locality(machine: Machine, route: Route) -> str:
-    if isinstance(route.source, Place) and isinstance(route.target, Place):
-        return machine.locality(route.source, route.target)
-    return str(route)
+def _class(machine: Machine, route: Route) -> tuple[str, ...]:
+    """Give what routes must have in common for one sweep to serve them all."""
+    kinds = (getattr(place, "kind", "set") for place in (route.source, route.target))
+    return (machine.locality(route.source, route.target), *kinds)
 
 
 def _all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import comb
 from typing import TYPE_CHECKING
 
@@ -100,3 +101,62 @@ def summarise(groups: Sequence[Sequence[float]]) -> Summary:
         n=len(pooled),
         processes=len(groups),
     )
+
+
+def is_bimodal(values: Sequence[float]) -> bool:
+    """Tell whether values fall into two groups that lie well apart.
+
+    The values are cut where the two halves explain most of the variance (Otsu). They count as two
+    groups when that is nearly all of it, each group has a fifth of the values, and the groups'
+    medians differ by a tenth.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    if n < 10:
+        return False
+    mean = sum(ordered) / n
+    total = sum((value - mean) ** 2 for value in ordered)
+    if total == 0:
+        return False
+    least = max(n // 5, 2)
+    below, explained, cut = sum(ordered[: least - 1]), 0.0, least
+    for k in range(least, n - least + 1):
+        below += ordered[k - 1]
+        gap = below / k - (n * mean - below) / (n - k)
+        if (between := k * (n - k) / n * gap**2) > explained:
+            explained, cut = between, k
+    low, high = median(ordered[:cut]), median(ordered[cut:])
+    return explained / total > 0.9 and high > 1.1 * low
+
+
+def drifts(values: Sequence[float]) -> bool:
+    """Tell whether values rise or fall with time: Spearman's rank correlation above 0.8, and the
+    last quarter's median a twentieth away from the first's."""
+    n = len(values)
+    if n < 10:
+        return False
+    ranks = {index: rank for rank, index in enumerate(sorted(range(n), key=lambda i: values[i]))}
+    distance = sum((ranks[index] - index) ** 2 for index in range(n))
+    correlation = 1 - 6 * distance / (n * (n * n - 1))
+    first, last = median(values[: n // 4]), median(values[-(n // 4) :])
+    return abs(correlation) > 0.8 and abs(last - first) > 0.05 * first
+
+
+def edges(points: Sequence[tuple[int, float]]) -> list[int]:
+    """Give the sizes after which a latency curve rises: where the caches end, by measuring.
+
+    A rise is a step of a quarter or more between neighbours; steps that follow one another are one
+    rise, for a cache that is shared or not of a power of 2 spreads its edge.
+
+    Parameters
+    ----------
+    points : sequence of (size in bytes, latency in seconds), by size
+    """
+    found = []
+    rising = False
+    for (size, here), (_, there) in pairwise(points):
+        steep = there > 1.25 * here
+        if steep and not rising:
+            found.append(size)
+        rising = steep
+    return found

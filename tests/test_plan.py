@@ -43,11 +43,18 @@ def routes(planned: tuple[Planned, ...]) -> set[str]:
     return {str(item.case.route) for item in planned}
 
 
+def is_node_pair(item: Planned) -> bool:
+    places = (item.case.route.source, item.case.route.target)
+    return item.case.probe == "bandwidth" and {getattr(each, "kind", "") for each in places} == {
+        "node"
+    }
+
+
 @pytest.mark.parametrize("level", [QUICK, DEFAULT, THOROUGH], ids=lambda level: level.name)
 def test_64_node_pairs_are_not_64_sweeps(epyc: Machine, level: object) -> None:
     plan = make_plan(epyc, Wishes(level=level), PROBES)
-    assert len(routes(plan.planned)) == 64
-    reads = [item for item in plan.planned if item.case.probe == "bandwidth"]
+    reads = [item for item in plan.planned if is_node_pair(item) and item.case.operation == "read"]
+    assert len(routes(tuple(reads))) == 64
     by_priority = Counter(item.priority for item in reads)
     swept = {str(item.case.route) for item in reads if item.priority is Priority.CLASSES}
     assert swept == {"node0>node0", "node0>node1", "node0>node4"}
@@ -61,6 +68,23 @@ def test_classes_come_before_pairs_before_sweeps(epyc: Machine) -> None:
     order = [item.priority for item in make_plan(epyc, Wishes(), PROBES).planned]
     assert order == sorted(order)
     assert set(order) == set(Priority)
+
+
+def test_what_lies_above_and_below_the_node_is_planned_where_it_differs(
+    epyc: Machine, tmp_path: Path
+) -> None:
+    planned = routes(make_plan(epyc, Wishes(only=("bandwidth/read",)), PROBES).planned)
+    everywhere = "+".join(f"node{index}" for index in range(8))
+    assert f"node3>{everywhere}" in planned
+    assert {"package0>package0", "package0>package1", "package1>package0"} <= planned
+    assert {"llc0>node0", "llc2>node0", "llc3>node1"} <= planned
+    assert "llc0>node1" not in planned
+    plain = machine(tmp_path, trees.uniform(2, 4))
+    assert routes(make_plan(plain, Wishes(only=("bandwidth/read",)), PROBES).planned) == {
+        *(f"node{source}>node{target}" for source in (0, 1) for target in (0, 1)),
+        "node0>node0+node1",
+        "node1>node0+node1",
+    }
 
 
 def test_a_follower_takes_what_won_on_its_class(epyc: Machine) -> None:
@@ -106,7 +130,7 @@ def test_memory_only_nodes_are_targets_and_cpu_only_nodes_initiators(tmp_path: P
             trees.Node(8, ()),
         )
     )
-    plan = make_plan(machine(tmp_path, facts), Wishes(), PROBES)
+    plan = make_plan(machine(tmp_path, facts), Wishes(level=QUICK), PROBES)
     assert routes(plan.planned) == {"node0>node0", "node0>node8", "node3>node0", "node3>node8"}
 
 
@@ -157,7 +181,7 @@ def test_what_leaves_nothing_to_measure_is_refused(
 
 def test_wishes_narrow_the_plan(tmp_path: Path) -> None:
     four_nodes = machine(tmp_path, trees.uniform(4, 4))
-    wishes = Wishes(nodes=(1, 3), only=("bandwidth/read",), threads=(2,), memory=GIB)
+    wishes = Wishes(level=QUICK, nodes=(1, 3), only=("bandwidth/read",), threads=(2,), memory=GIB)
     plan = make_plan(four_nodes, wishes, PROBES)
     assert routes(plan.planned) == {"node1>node1", "node1>node3", "node3>node1", "node3>node3"}
     assert {item.case["bytes"] for item in plan.planned} == {GIB}

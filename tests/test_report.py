@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numamicro.case import Case, Route, node
+from numamicro.case import Case, Place, Route, node
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
 from numamicro.report.table import FORMATS, render
 from numamicro.topology import Cpu, Machine, Note, NumaNode
@@ -108,3 +108,39 @@ def test_every_format_holds_every_figure(style: str) -> None:
     text = render(CostMatrix(HEADER, (read(0, 0, 1, 12.3), load("huge", 45.6))), style)
     assert "12.3" in text
     assert "45.6" in text
+
+
+def curve(size: int, nanoseconds: float) -> Measurement:
+    case = Case.of("cache-latency", "load", Route(node(0), node(0)), working_set=size, threads=1)
+    run = Run(0, (Sample(nanoseconds * 1e-9 * 1000, 1000),), placement=PROVEN)
+    return Measurement.of_runs(case, "s", (run,))
+
+
+def test_a_curve_has_a_row_a_value_and_names_its_edges() -> None:
+    cells = (curve(2**20, 12.0), curve(2**15, 1.0), curve(2**16, 1.0), curve(2**17, 3.0))
+    text = render(CostMatrix(HEADER, cells))
+    places = [text.index(f"{size} KiB") for size in (32, 64, 128)]
+    assert places == sorted(places)
+    assert ["1", "MiB", "12.0"] in rows(text)
+    assert "rises after 64 KiB" in text
+
+
+def test_nodes_and_packages_are_not_rows_of_one_table() -> None:
+    package = Case.of(
+        "bandwidth",
+        "read",
+        Route(Place("package", 0), Place("package", 0)),
+        threads=1,
+        pages="auto",
+    )
+    run = Run(0, (Sample(1.0, 5 * GB),), placement=PROVEN)
+    cells = (read(0, 0, 1, 2.0), Measurement.of_runs(package, "B/s", (run,)))
+    text = render(CostMatrix(HEADER, cells))
+    assert ["node0"] in rows(text)
+    assert ["package0"] in rows(text)
+
+
+def test_two_groups_of_samples_are_said() -> None:
+    rates = [36.0, 36.5, 68.0, 36.2, 67.0, 36.1, 68.5, 36.3, 36.4, 67.5, 36.6, 68.2]
+    assert "two groups" in render(CostMatrix(HEADER, (read(0, 0, 2, *rates),)))
+    assert "two groups" not in render(CostMatrix(HEADER, (read(0, 0, 2, *[36.0] * 12),)))

@@ -6,6 +6,7 @@ import statistics
 from fractions import Fraction
 from itertools import product
 from math import comb
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numamicro.stats import Summary, median, median_interval, quantile, summarise
+from numamicro.stats import (
+    Summary,
+    drifts,
+    edges,
+    is_bimodal,
+    median,
+    median_interval,
+    quantile,
+    summarise,
+)
 
 if TYPE_CHECKING:
     import random
@@ -131,3 +141,42 @@ def test_equal_values_have_no_spread() -> None:
     summary = summarise([[5.0] * 8])
     assert (summary.low, summary.center, summary.high, summary.spread) == (5.0, 5.0, 5.0, 0.0)
     assert summarise([[0.0] * 3]).spread == 0.0
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+
+def noisy(center: float, count: int, share: float, seed: int) -> list[float]:
+    random = Random(seed)
+    return [center * (1 + random.uniform(-share, share)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_modes_are_seen_and_one_wide_mode_is_not(seed: int) -> None:
+    mixed = noisy(36, 12, 0.03, seed) + noisy(68, 8, 0.03, seed + 1)
+    Random(seed).shuffle(mixed)
+    assert is_bimodal(mixed)
+    assert not is_bimodal(noisy(50, 20, 0.3, seed))
+    assert not is_bimodal([*noisy(50, 19, 0.03, seed), 5.0])
+
+
+def test_equal_or_few_values_have_one_mode() -> None:
+    assert not is_bimodal([7.0] * 30)
+    assert not is_bimodal([1.0, 2.0] * 4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_trend_is_seen_and_noise_is_not(seed: int) -> None:
+    rising = [value * (1 + 0.02 * index) for index, value in enumerate(noisy(10, 20, 0.01, seed))]
+    assert drifts(rising)
+    assert drifts(rising[::-1])
+    assert not drifts(noisy(10, 20, 0.2, seed))
+    flat = [value * (1 + 0.0001 * index) for index, value in enumerate([10.0] * 20)]
+    assert not drifts(flat)
+
+
+def test_edges_are_the_last_sizes_that_fit() -> None:
+    curve = [(16, 1.0), (32, 1.0), (64, 2.9), (128, 3.0), (256, 3.1), (512, 7.0), (1024, 11.0)]
+    assert edges([*curve, (2048, 11.5), (4096, 90.0)]) == [32, 256, 2048]
+    assert edges([]) == []
+    assert edges([(1, 1.0), (2, 1.0)]) == []

@@ -133,7 +133,7 @@ def _measure(
         journal.start(identity)
     with _signals_stop_the_run(), _progress(arguments.quiet) as observe:
         signum = Runner(plan, machine, journal, observe).run()
-    matrix = CostMatrix(header, journal.fold())
+    matrix = CostMatrix(header, plan.in_order(journal.fold()))
     unsaved = _save(matrix, journal, target, finished=signum is None)
     print_matrix(matrix, arguments.format)
     if unsaved is not None:

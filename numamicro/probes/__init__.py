@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from numamicro.errors import NumamicroError
 from numamicro.probes.bandwidth import Bandwidth
+from numamicro.probes.barrier import Barrier
+from numamicro.probes.cache import CacheBandwidth, CacheLatency
+from numamicro.probes.core_to_core import CoreToCore
 from numamicro.probes.latency import Latency
+from numamicro.probes.loaded import Loaded
 from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample
+from numamicro.probes.together import Together
 
 __all__ = ["PROBES", "CaseFailed", "Cost", "Probe", "TakeSample", "all_probes", "register"]
 
-PROBES: tuple[Probe, ...] = (Bandwidth(), Latency())
+PROBES: tuple[Probe, ...] = (
+    Bandwidth(),
+    Latency(),
+    Together(),
+    Barrier(),
+    CoreToCore(),
+    Loaded(),
+    CacheBandwidth(),
+    CacheLatency(),
+)
 ENTRY_POINTS = "numamicro.probes"
 """Group under which an installed package offers its own probes."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-from numamicro.case import Case
+from numamicro.case import Case, Place, PlaceSet, Route, node
 from numamicro.matrix import Sample, State
 from numamicro.probes.probe import (
     CaseFailed,
@@ -19,6 +18,7 @@ from numamicro.probes.probe import (
     node_routes,
     touch_seconds,
     unfit,
+    windowed,
 )
 from numamicro.units import MIB
 from numamicro.wishes import QUICK
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from numamicro.worker.lab import Lab
 
 USUAL_BYTES = 256 * MIB
-WINDOW_SECONDS = 0.01
-"""A sample lasts at least this long, so that starting and stopping the team is lost in it."""
 # No loop wins everywhere: each operation is tried in every variant, and the best is published.
 VARIANTS = {
     "read": ("1-stream", "4-stream"),
@@ -52,6 +50,7 @@ class Bandwidth(Probe):
     name: ClassVar[str] = "bandwidth"
     unit: ClassVar[str] = "B/s"
     swept: ClassVar[tuple[str, ...]] = ("threads", "variant")
+    size_parameter: ClassVar[str] = "bytes"
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
         """Give each operation in its variants at each thread count, on every route."""
@@ -61,7 +60,7 @@ class Bandwidth(Probe):
                 yield from self._sweep(operation, machine, wishes)
 
     def _sweep(self, operation: str, machine: Machine, wishes: Wishes) -> Iterator[Case]:
-        for route in node_routes(machine, wishes):
+        for route in _routes(machine, wishes):
             size = buffer_bytes(route, machine, wishes, USUAL_BYTES)
             for threads in thread_counts(route.source, machine, wishes):
                 for variant in VARIANTS[operation]:
@@ -91,7 +90,7 @@ class Bandwidth(Probe):
         """Fill the buffer, then pass over all of it and check the sum of its words."""
         from numamicro import _cpu
 
-        size = case.number("bytes")
+        size = case.number(self.size_parameter)
         arena = lab.arena(case.route.target, size, str(case["pages"]))
         team = lab.team(case.number("threads"))
         kernel = kernel_for(case.operation, str(case["variant"]))
@@ -114,15 +113,31 @@ class Bandwidth(Probe):
             lab.strays += strays
             return Sample(elapsed / 1e9, moved, count)
 
-        count = 1
+        yield windowed(passes)
 
-        def sample() -> Sample:
-            nonlocal count  # settles while the case warms up
-            taken = passes(count)
-            count = max(count, math.ceil(count * WINDOW_SECONDS / taken.seconds))
-            return taken
 
-        yield sample
+def _routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:
+    """Give node to node first, then what lies above and below the node.
+
+    Packages only where one holds several nodes, caches only where a node holds several: elsewhere
+    they are the nodes again.
+    """
+    yield from node_routes(machine, wishes)
+    if wishes.level is QUICK:
+        return
+    initiators = [node(each.id) for each in machine.initiators if wishes.wants_node(each.id)]
+    targets = tuple(node(each.id) for each in machine.targets if wishes.wants_node(each.id))
+    if len(targets) > 1:
+        yield from (Route(each, PlaceSet(targets)) for each in initiators)
+    if not wishes.nodes and len(initiators) > len(machine.packages):
+        packages = [Place("package", index) for index in machine.packages]
+        usable = [each for each in packages if machine.memory_nodes(each)]
+        yield from (Route(source, target) for source in packages for target in usable)
+    for each in initiators:
+        cpus = set(machine.usable_cpus(each))
+        llcs = sorted({cpu.llc for cpu in machine.cpus if cpu.id in cpus and cpu.llc is not None})
+        if each in targets and len(llcs) > 1:
+            yield from (Route(Place("llc", llc), each) for llc in llcs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from numamicro.probes.probe import (
     node_routes,
     touch_seconds,
     unfit,
+    windowed,
 )
 from numamicro.topology import Note
 from numamicro.units import GIB
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 USUAL_BYTES = GIB
 STEPS = 2**17
-"""Loads in one sample: 13 ms at 100 ns, long against the clock and short against a scheduler tick
-being missed."""
+"""Loads in one sample, or a multiple of them: 13 ms at 100 ns."""
 LINE_BYTES = 64
 
 
@@ -42,6 +42,7 @@ class Latency(Probe):
 
     name: ClassVar[str] = "latency"
     unit: ClassVar[str] = "s"
+    size_parameter: ClassVar[str] = "bytes"
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
         """Give a chase with huge and with small pages on every route."""
@@ -71,26 +72,24 @@ class Latency(Probe):
         """Link the lines into one cycle, then follow it; where a chase ends proves that it ran."""
         from numamicro import _cpu
 
-        size = case.number("bytes")
+        size = case.number(self.size_parameter)
         arena = lab.arena(case.route.target, size, str(case["pages"]))
         _cpu.link(lab.team(lab.cores), arena, size, LINE_BYTES, lab.seed)
         team = lab.team(1)
         step = 0
 
-        def sample() -> Sample:
+        def passes(count: int) -> Sample:
             nonlocal step
+            steps = STEPS * count
             elapsed, ended, strays = _cpu.chase(
-                team, arena, size, LINE_BYTES, lab.seed, step, STEPS
+                team, arena, size, LINE_BYTES, lab.seed, step, steps
             )
-            step += STEPS
+            step += steps
             expected = _cpu.position(size, LINE_BYTES, lab.seed, step)
             if ended != expected:
-                raise CaseFailed(
-                    State.WRONG,
-                    "chase",
-                    f"the chase ended at byte {ended}, and its cycle leads to {expected}",
-                )
+                text = f"the chase ended at byte {ended}, and its cycle leads to {expected}"
+                raise CaseFailed(State.WRONG, "chase", text)
             lab.strays += strays
-            return Sample(elapsed / 1e9, STEPS)
+            return Sample(elapsed / 1e9, steps, count)
 
-        yield sample
+        yield windowed(passes)

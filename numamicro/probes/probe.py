@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ CACHE_FACTOR = 4
 
 MEMORY_SHARE = 0.4
 """Most of a node's available memory that one buffer may take."""
+
+WINDOW_SECONDS = 0.01
+"""A sample lasts at least this long, so that starting and stopping a team is lost in it."""
 
 TakeSample: TypeAlias = Callable[[], Sample | Mapping[str, Sample]]
 
@@ -55,14 +59,24 @@ class Probe(ABC):
         Names the cells, for example ``bandwidth``.
     unit : str
         ``B/s`` or another rate (amount over seconds), or ``s`` (seconds over amount).
+    units : mapping
+        Units of named values that have another.
     swept : tuple of str
         Parameters that are tried out on one route of each locality class; on the other routes
         the best values found there are used again.
+    late : bool
+        Whether its cases come after every matrix when time is short.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str]
+    units: ClassVar[Mapping[str, str]] = {}
     swept: ClassVar[tuple[str, ...]] = ()
+    late: ClassVar[bool] = False
+
+    def unit_of(self, value: str) -> str:
+        """Give the unit of a named value."""
+        return self.units.get(value, self.unit)
 
     @abstractmethod
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
@@ -83,6 +97,22 @@ class Probe(ABC):
         The function gives one :class:`Sample`, or several by name; each name becomes a cell with
         the parameter ``value``. It raises :class:`CaseFailed` when its data check fails.
         """
+
+
+def windowed(passes: Callable[[int], Sample]) -> Callable[[], Sample]:
+    """Give a sampler that repeats `passes` until a sample fills its window.
+
+    `passes` takes a number of repetitions. The number grows while a case warms up.
+    """
+    count = 1
+
+    def sample() -> Sample:
+        nonlocal count
+        taken = passes(count)
+        count = max(count, math.ceil(count * WINDOW_SECONDS / taken.seconds))
+        return taken
+
+    return sample
 
 
 def node_routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, best_of
 from numamicro.report.figures import Footnotes, figure, no_figure
-from numamicro.units import bytes_text, scale
+from numamicro.stats import edges
+from numamicro.units import bytes_text, is_rate, scale
 
 if TYPE_CHECKING:
     from numamicro.case import Param
@@ -22,8 +23,8 @@ def render_curves(matrix: CostMatrix, style: str, footnotes: Footnotes) -> list[
                 groups[cell.case.probe, cell.case.operation, name].append(cell)
     return [
         f"{operation.capitalize()} {probe} against {_words(name)}"
-        f"{_gap(style)}{_table(cells, name, style, footnotes)}"
-        for (probe, operation, name), cells in sorted(groups.items())
+        f"{_gap(style)}{_table(cells, name, style, footnotes)}{_edges(cells, name)}"
+        for (probe, operation, name), cells in groups.items()
     ]
 
 
@@ -55,6 +56,17 @@ def _table(cells: list[Measurement], name: str, style: str, footnotes: Footnotes
         disable_numparse=True,
         colalign=["right"] * (len(columns) + 1),
     )
+
+
+def _edges(cells: list[Measurement], name: str) -> str:
+    """Say where a latency curve over working sets rises, which is where caches end."""
+    points = sorted(
+        (cell.case.number(name), summary.center)
+        for cell in cells
+        if name == "working_set" and not is_rate(cell.unit) and (summary := cell.summary())
+    )
+    found = [bytes_text(size) for size in edges(points)]
+    return f"\nThe curve rises after {', '.join(found)}." if found else ""
 
 
 def _column(cell: Measurement, name: str) -> str:

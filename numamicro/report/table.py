@@ -11,6 +11,7 @@ from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, State, bes
 from numamicro.report.curves import render_curves
 from numamicro.report.figures import Footnotes, figure, no_figure, spreads
 from numamicro.setting import warnings_of
+from numamicro.stats import drifts, is_bimodal
 from numamicro.units import bytes_text, is_rate, scale
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _tables(matrix: CostMatrix) -> list[_Table]:
         fixed = case.without(*CHOSEN, "bytes").params
         kinds = (_kind(case.route.source), _kind(case.route.target))
         groups[kinds, case.probe, case.operation, fixed].append(cell)
-    return [_Table(*key, tuple(groups[key])) for key in sorted(groups, key=str)]
+    return [_Table(*key, tuple(cells)) for key, cells in groups.items()]
 
 
 def _kind(place: AnyPlace) -> str:
@@ -100,15 +101,21 @@ def _kind(place: AnyPlace) -> str:
 
 def _title(table: _Table, machine: Machine) -> str:
     unit = table.cells[0].unit
-    sizes = {cell.case.get("bytes") for cell in table.cells}
     details = [_detail(name, value, machine) for name, value in table.fixed]
-    details += [f"{bytes_text(size)} buffer" for size in sizes if isinstance(size, int)][:1]
-    known = "".join(f", {detail}" for detail in details if detail)
+    known = "".join(f", {detail}" for detail in [*details, _buffers(table)] if detail)
     wins = "higher" if is_rate(unit) else "lower"
+    what = "cores" if table.kinds[1] in ("llc", "core", "cpu") else "memory"
     return (
         f"{table.operation.capitalize()} {table.probe} in {scale(unit).label}: from the row's CPUs "
-        f"to the column's memory{known}; {wins} is better"
+        f"to the column's {what}{known}; {wins} is better"
     )
+
+
+def _buffers(table: _Table) -> str:
+    """Give the size of the buffer, or the smallest and the largest where they differ."""
+    sizes = [size for cell in table.cells if isinstance(size := cell.case.get("bytes"), int)]
+    texts = dict.fromkeys(bytes_text(size) for size in (min(sizes), max(sizes))) if sizes else {}
+    return f"{' to '.join(texts)} buffer" if texts else ""
 
 
 def _detail(name: str, value: Param, machine: Machine) -> str:
@@ -206,6 +213,7 @@ def _notes(matrix: CostMatrix) -> list[str]:
             f"a single process measured {fewest} of the cells: indicative, for another process "
             "may get another placement of its pages"
         )
+    notes += _restless(matrix)
     small = [cell for cell in matrix.measurements if _fell_back(cell)]
     if small:
         notes.append(f"{len(small)} cells got no huge pages: their bandwidth includes TLB misses")
@@ -215,6 +223,28 @@ def _notes(matrix: CostMatrix) -> list[str]:
 def _fewest_processes(matrix: CostMatrix) -> int:
     ok = [cell for cell in matrix.measurements if cell.state is State.OK]
     return sum(len(cell.runs) == 1 for cell in ok)
+
+
+def _restless(matrix: CostMatrix) -> list[str]:
+    """Say which cells have samples that no single figure can stand for."""
+    runs = [
+        (cell.case, [sample.value(cell.unit) for sample in run.samples])
+        for cell in matrix.measurements
+        if cell.state is State.OK
+        for run in cell.runs
+    ]
+    notes = []
+    if two := {case.key: case for case, values in runs if is_bimodal(values)}:
+        notes.append(
+            f"the samples of {len(two)} cells fall into two groups, the median into one of them "
+            f"(the first is {next(iter(two))}): the CPUs, their clock or the pages changed"
+        )
+    if drifting := {case.key: case for case, values in runs if drifts(values)}:
+        notes.append(
+            f"{len(drifting)} cells grew faster or slower while they were timed (the first is "
+            f"{next(iter(drifting))}): the clock or the temperature had not settled"
+        )
+    return notes
 
 
 def _fell_back(cell: Measurement) -> bool:

@@ -285,20 +285,23 @@ class Machine:
         known = [total for total in totals if total is not None]
         return sum(known) if len(known) == len(totals) else 0
 
-    def locality(self, source: Place, target: Place) -> str:
+    def locality(self, source: AnyPlace, target: AnyPlace) -> str:
         """Name how near `target` is to `source`.
 
         Returns
         -------
         str
             same-llc (both are CPUs below one last-level cache), local (one node), same-package,
-            other-package, or memory-only (a node without CPUs, which belongs to no package).
+            other-package, memory-only (a node without CPUs, which belongs to no package), or
+            several (either is a set of places).
 
         Raises
         ------
         NumamicroError
             The machine has no such place.
         """
+        if isinstance(source, PlaceSet) or isinstance(target, PlaceSet):
+            return "several"
         here, there = self._spot(source), self._spot(target)
         if source == target and source.kind == "package":
             return "local"

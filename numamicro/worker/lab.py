@@ -57,7 +57,9 @@ class Lab:
         self.seed = seed
         self.strays = 0
         self._cpus = machine.usable_cpus(initiator)
-        self._teams: dict[int, Team] = {}  # their threads sleep while they have nothing to do
+        self._teams: dict[
+            tuple[int, ...], Team
+        ] = {}  # their threads sleep while they have nothing to do
         self.used_cpus: tuple[int, ...] = ()
         self._buffers: list[_Buffer] = []  # least recently used first
         self._in_use: list[_Buffer] = []
@@ -102,18 +104,26 @@ class Lab:
 
     def team(self, threads: int) -> Team:
         """Give a team of that many threads, each pinned to a CPU of its own: cores before SMT."""
-        from numamicro._cpu import Team
-
         if threads > len(self._cpus):
             raise CaseFailed(
                 State.WAIVED,
                 "too-few-cpus",
                 f"{self.initiator} has {len(self._cpus)} usable CPUs, not {threads}",
             )
-        if threads not in self._teams:
-            self._teams[threads] = Team(self._cpus[:threads])
-        self.used_cpus = self._cpus[:threads]
-        return self._teams[threads]
+        return self.team_on(self._cpus[:threads])
+
+    def team_on(self, cpus: tuple[int, ...]) -> Team:
+        """Give a team with a thread on each of these CPUs, in this order."""
+        from numamicro._cpu import Team
+
+        if cpus not in self._teams:
+            self._teams[cpus] = Team(cpus)
+        self.used_cpus = cpus
+        return self._teams[cpus]
+
+    def cores_of(self, place: AnyPlace) -> tuple[int, ...]:
+        """Give one usable CPU of every core of a place."""
+        return self.machine.usable_cpus(place)[: self.machine.cores(place)]
 
     def arena(self, target: AnyPlace, size: int, pages: str) -> Arena:
         """Give at least `size` bytes on `target`, every page written.
