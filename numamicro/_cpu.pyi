@@ -299,6 +299,7 @@ def loaded(
     streamed : Arena
         Another arena. Its first `stream_length` bytes were filled with the same `seed` since a
         kernel last wrote to them, if `kernel` reads. The other threads share them as for `read`,
+<<<<<<< HEAD
         in whole blocks: what is left over behind a thread's last block is not touched.
     stream_length : int
         Bytes; a multiple of 8, with at least 64 KiB for each thread that streams.
@@ -308,6 +309,14 @@ def loaded(
         Turns of an empty loop (about one CPU cycle each) between two blocks of 16 KiB; the more,
         the less load. With 0 the blocks are of 64 KiB, and the load as high as the kernel makes
         it. What load came of it is told by the bytes.
+=======
+        in whole blocks of 4 KiB; what lies behind the last block is left alone.
+    kernel : str
+        A name from `kernels` that only reads or only writes. OSError (ENOTSUP) otherwise.
+    delay : int
+        Turns of an empty loop (about one CPU cycle each) between two blocks; the more, the less
+        load. What load came of it is told by the bytes.
+>>>>>>> 8da912a (Refuse a size that leaves a probe nothing)
 
     Returns
     -------

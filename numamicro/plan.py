@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from numamicro.case import Case, Param, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
+from numamicro.probes.probe import SIZE_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,6 +124,8 @@ def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan
     planned = [item for probe in probes for item in _plan_probe(probe, machine, wishes)]
     if not any(item.waived is None for item in planned):
         raise NumamicroError(_why_nothing(planned))
+    if wishes.memory is not None:
+        _check_memory(planned)
     planned.sort(key=lambda item: item.priority)
     return Plan(wishes, tuple(planned))
 
@@ -143,6 +146,14 @@ def _check_wishes(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> 
             raise NumamicroError(
                 f"--only {name}: there is no such probe; there are {', '.join(sorted(names))}"
             )
+
+
+def _check_memory(planned: Sequence[Planned]) -> None:
+    """Refuse a size that leaves a probe nothing: that is a slip, and no property of the machine."""
+    measured = {item.probe.name for item in planned if item.waived is None}
+    for item in planned:
+        if item.waived and item.waived.code in SIZE_CODES and item.probe.name not in measured:
+            raise NumamicroError(f"--memory: {item.waived.text}")
 
 
 def _why_nothing(planned: Sequence[Planned]) -> str:

@@ -107,8 +107,8 @@ def is_bimodal(values: Sequence[float]) -> bool:
     """Tell whether values fall into two groups that lie well apart.
 
     The values are cut where the two halves explain most of the variance (Otsu). They count as two
-    groups when that is nearly all of it, each group has a fifth of the values, and the groups'
-    medians differ by a tenth.
+    groups when that is nearly all of it, each group has a fifth of the values, and the gap between
+    them is a tenth of the value and wider than either group.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -125,8 +125,9 @@ def is_bimodal(values: Sequence[float]) -> bool:
         gap = below / k - (n * mean - below) / (n - k)
         if (between := k * (n - k) / n * gap**2) > explained:
             explained, cut = between, k
-    low, high = median(ordered[:cut]), median(ordered[cut:])
-    return explained / total > 0.9 and high > 1.1 * low
+    gap = ordered[cut] - ordered[cut - 1]
+    widest = max(ordered[cut - 1] - ordered[0], ordered[-1] - ordered[cut])
+    return explained / total > 0.9 and gap > max(widest, 0.1 * ordered[cut])
 
 
 def drifts(values: Sequence[float]) -> bool:

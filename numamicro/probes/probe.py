@@ -27,6 +27,9 @@ CACHE_FACTOR = 4
 MEMORY_SHARE = 0.4
 """Most of a node's available memory that one buffer may take."""
 
+SIZE_CODES = ("fits-cache", "too-little-memory")
+"""Reasons that a buffer's size gives."""
+
 WINDOW_SECONDS = 0.01
 """A sample lasts at least this long, so that starting and stopping a team is lost in it."""
 
