@@ -124,7 +124,7 @@ def test_curves_have_their_points(tmp_path: Path) -> None:
     caches = make_plan(two, Wishes(only=("cache-latency",)), PROBES).planned
     sizes = sorted(item.case.number("working_set") for item in caches)
     assert sizes[0] == 16 * KIB
-    assert sizes[-1] >= 4 * 2 * 32 * MIB
+    assert sizes[-1] >= 4 * 2 * 32 * MIB - 4 * KIB
     assert all(size >= 4 * KIB and size % (4 * KIB) == 0 for size in sizes)
     together = make_plan(two, Wishes(only=("together",)), PROBES).planned
     assert {item.case["pairing"] for item in together} == {*PAIRINGS}

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 SMALLEST = 16 * KIB
 
 
-def working_sets(route: Route, machine: Machine, wishes: Wishes) -> list[int]:
-    """Give sizes from within the first level to clear of the last: powers of 2, finer if thorough."""
+def working_sets(route: Route, machine: Machine, wishes: Wishes, per_octave: float) -> list[int]:
+    """Give sizes from within the first level to clear of the last, four times finer if thorough."""
     largest = wishes.memory or cache_floor(route, machine)
-    per_octave = 4 if wishes.level is THOROUGH else 1
-    count = math.ceil(math.log2(largest / SMALLEST) * per_octave) + 1
-    sizes = (SMALLEST * 2 ** (index / per_octave) for index in range(count))
+    fineness = per_octave * (4 if wishes.level is THOROUGH else 1)
+    count = math.ceil(math.log2(largest / SMALLEST) * fineness) + 1
+    sizes = (SMALLEST * 2 ** (index / fineness) for index in range(count))
     return [int(size) // (4 * KIB) * 4 * KIB for size in sizes]
 
 
@@ -49,7 +49,7 @@ class CacheBandwidth(Bandwidth):
 
     name: ClassVar[str] = "cache-bandwidth"
     late: ClassVar[bool] = True
-    swept: ClassVar[tuple[str, ...]] = ("variant",)
+    swept: ClassVar[tuple[str, ...]] = ()
     size_parameter: ClassVar[str] = "working_set"
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
@@ -57,17 +57,17 @@ class CacheBandwidth(Bandwidth):
         if not wishes.wants(self.name, "read") or _too_quick(wishes):
             return
         for route in _local_routes(machine, wishes):
-            for size in working_sets(route, machine, wishes):
-                for variant in ("1-stream", "4-stream"):
-                    yield Case.of(
-                        self.name,
-                        "read",
-                        route,
-                        working_set=size,
-                        pages="auto",
-                        threads=1,
-                        variant=variant,
-                    )
+            # Latency finds the edges; bandwidth needs one point or two in each level.
+            for size in working_sets(route, machine, wishes, 0.5):
+                yield Case.of(
+                    self.name,
+                    "read",
+                    route,
+                    working_set=size,
+                    pages="auto",
+                    threads=1,
+                    variant="4-stream",
+                )
 
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Nothing is too small for a cache."""
@@ -90,7 +90,7 @@ class CacheLatency(Latency):
         if not wishes.wants(self.name, "load") or _too_quick(wishes):
             return
         for route in _local_routes(machine, wishes):
-            for size in working_sets(route, machine, wishes):
+            for size in working_sets(route, machine, wishes, 1):
                 yield Case.of(self.name, "load", route, working_set=size, pages="auto", threads=1)
 
     def waived(self, case: Case, machine: Machine) -> Note | None:

@@ -192,6 +192,9 @@ def _placement_line(matrix: CostMatrix) -> str:
     ok = [cell for cell in matrix.measurements if cell.state is State.OK]
     if not ok:
         return "No cell has a figure."
+    ok = [
+        cell for cell in ok if any(run.placement for run in cell.runs)
+    ]  # the rest needs no memory
     shares = [cell.share for cell in ok if cell.share is not None]
     askers = {run.placement.by for cell in ok for run in cell.runs if run.placement}
     if not shares:
