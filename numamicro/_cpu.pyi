@@ -286,50 +286,41 @@ def loaded(
 ) -> tuple[int, int, int, int, int]:
     """Let the team's first thread do as `chase` while all others stream through another buffer.
 
-        The chase begins once every other thread streams, and they stream until it ends.
+    The chase begins once every other thread streams, and they stream until it ends.
 
-        Parameters
-        ----------
-        team : Team
-            Of at least two threads.
-        chased : Arena
-            Linked with the same `length`, `line` and `seed`.
-        start, steps : int
-            As for `chase`.
-        streamed : Arena
-            Another arena. Its first `stream_length` bytes were filled with the same `seed` since a
-            kernel last wrote to them, if `kernel` reads. The other threads share them as for `read`,
-    <<<<<<< HEAD
-            in whole blocks: what is left over behind a thread's last block is not touched.
-        stream_length : int
-            Bytes; a multiple of 8, with at least 64 KiB for each thread that streams.
-        kernel : str
-            A name from `kernels` that only reads or only writes. OSError (ENOTSUP) otherwise.
-        delay : int
-            Turns of an empty loop (about one CPU cycle each) between two blocks of 16 KiB; the more,
-            the less load. With 0 the blocks are of 64 KiB, and the load as high as the kernel makes
-            it. What load came of it is told by the bytes.
-    =======
-            in whole blocks of 4 KiB; what lies behind the last block is left alone.
-        kernel : str
-            A name from `kernels` that only reads or only writes. OSError (ENOTSUP) otherwise.
-        delay : int
-            Turns of an empty loop (about one CPU cycle each) between two blocks; the more, the less
-            load. What load came of it is told by the bytes.
-    >>>>>>> 8da912a (Refuse a size that leaves a probe nothing)
+    Parameters
+    ----------
+    team : Team
+        Of at least two threads.
+    chased : Arena
+        Linked with the same `length`, `line` and `seed`.
+    start, steps : int
+        As for `chase`.
+    streamed : Arena
+        Another arena. Its first `stream_length` bytes were filled with the same `seed` since a
+        kernel last wrote to them, if `kernel` reads. The other threads share them as for `read`,
+        in whole blocks: what is left over behind a thread's last block is not touched.
+    stream_length : int
+        Bytes; a multiple of 8, with at least 64 KiB for each thread that streams.
+    kernel : str
+        A name from `kernels` that only reads or only writes. OSError (ENOTSUP) otherwise.
+    delay : int
+        Turns of an empty loop (about one CPU cycle each) between two blocks of 16 KiB; the more,
+        the less load. With 0 the blocks are of 64 KiB, and the load as high as the kernel makes
+        it. What load came of it is told by the bytes.
 
-        Returns
-        -------
-        elapsed : int
-            Nanoseconds of the chase alone.
-        offset : int
-            Where the chase ended, as for `chase`.
-        bytes : int
-            Read or written in whole blocks that began and ended while the chase ran.
-        wrong : int
-            Streaming threads whose data were not what they must be; 0 when all is well.
-        strays : int
-            As for `read`, of the whole team.
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds of the chase alone.
+    offset : int
+        Where the chase ended, as for `chase`.
+    bytes : int
+        Read or written in whole blocks that began and ended while the chase ran.
+    wrong : int
+        Streaming threads whose data were not what they must be; 0 when all is well.
+    strays : int
+        As for `read`, of the whole team.
     """
 
 def ping(team: Team, arena: Arena, offset: int, round_trips: int) -> tuple[int, int, int]:
