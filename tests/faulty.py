@@ -67,7 +67,8 @@ class Misplaced(OneBandwidth):
     """Binding is forgotten, and the pages are where the kernel likes."""
 
     def cases(self, machine: Any, wishes: Any) -> list[Case]:
-        return list(Bandwidth.cases(self, machine, wishes))[-1:]
+        cases = Bandwidth.cases(self, machine, wishes)
+        return [case for case in cases if case.route.source != case.route.target][:1]
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
