@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.SIGNAL + signal.SIGINT
     except Exception:
-        traceback.print_exc()
+        output.tell(traceback.format_exc())
         output.say("this is a fault of numamicro; please report it with the lines above")
         return Exit.INTERNAL
     return status

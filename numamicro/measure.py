@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from numamicro.matrix import State
+from numamicro.matrix import Run, State
 from numamicro.plan import Planned, Priority
+from numamicro.stop import Stopped, StopRequest
 from numamicro.topology import Note
 from numamicro.worker.handle import Worker
 
@@ -23,17 +24,6 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 30.0
 """A worker that gives no answer for this long, and ten times its estimate, is taken to hang."""
-
-
-class Stopped(BaseException):
-    """Raised by a signal handler to end a run; what was measured is kept.
-
-    Not an Exception, so that nothing on its way takes it for a failure of its own.
-    """
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +43,8 @@ class Runner:
     ----------
     observe : callable
         Told before each case, and never during one: the cores that measure are left alone.
+    stop : StopRequest, optional
+        Ends the run when it is asked.
     deadline : float
         Seconds without an answer after which a worker is ended.
     """
@@ -63,12 +55,14 @@ class Runner:
         machine: Machine,
         journal: Journal,
         observe: Callable[[Progress], None] = lambda _: None,
+        stop: StopRequest | None = None,
         deadline: float = DEADLINE_SECONDS,
     ) -> None:
         self._plan = plan
         self._machine = machine
         self._journal = journal
         self._observe = observe
+        self._stop = stop
         self._deadline = deadline
         self._order = random.Random(plan.wishes.seed)
         self._started = time.monotonic()
@@ -77,8 +71,8 @@ class Runner:
         self._estimated = self._spent = 1.0
         self._worker: Worker | None = None
 
-    def run(self) -> int | None:
-        """Measure until the plan or the budget ends; give the signal's number if one ended it."""
+    def run(self) -> bool:
+        """Measure until the plan or the budget ends; tell whether it came to its end."""
         for item in self._plan.planned:
             if item.waived:
                 self._journal.close_case(item.case, item.probe.unit, State.WAIVED, item.waived)
@@ -86,15 +80,15 @@ class Runner:
             for process in range(self._plan.wishes.level.processes):
                 for priority in Priority:
                     self._block(process, priority)
-        except Stopped as stopped:
+        except Stopped:
             self._close_open_cases(State.CANCELLED, Note("interrupted", "the run was ended"))
-            return stopped.signum
+            return False
         finally:
             if self._worker is not None:
                 self._worker.kill()
         budget = f"the budget of {self._plan.wishes.budget:.0f} s was spent; --time gives more"
         self._close_open_cases(State.SKIPPED, Note("budget", budget))
-        return None
+        return True
 
     def _block(self, process: int, priority: Priority) -> None:
         """Measure one block in random order, so that drift does not follow the matrix."""
@@ -111,24 +105,34 @@ class Runner:
     def _one(self, item: Planned, process: int, source: AnyPlace) -> None:
         case = item.resolve(self._journal.look_up, len(self._machine.usable_cpus(source)))
         self._done += 1
+        if self._stop is not None:
+            self._stop.check()
         if self._settled(case, process) or not self._affords(item):
             return
         self._observe(Progress(self._done, self._total, case, self._elapsed))
-        if self._worker is None or not self._worker.alive:
-            self._worker = Worker(source, self._machine, self._plan.wishes.seed)
         before = self._elapsed
-        runs = self._worker.measure(
-            item.probe,
-            case,
-            process,
-            self._plan.wishes.level.samples,
-            self._deadline + 10 * item.seconds,
-        )
+        runs = self._runs(item, case, process, source)
         self._spent += self._elapsed - before
         self._estimated += item.seconds
         for value, run in runs.items():
             named = case.having(value=value) if value else case
             self._journal.add(named, item.probe.unit_of(value), run)
+
+    def _runs(self, item: Planned, case: Case, process: int, source: AnyPlace) -> dict[str, Run]:
+        try:
+            if self._worker is None or not self._worker.alive:
+                self._worker = Worker(source, self._machine, self._plan.wishes.seed)
+        except OSError as error:
+            why = f"no worker could be started: {error.strerror}"
+            return {"": Run(process, state=State.ERROR, reason=Note("no-worker", why))}
+        return self._worker.measure(
+            item.probe,
+            case,
+            process,
+            self._plan.wishes.level.samples,
+            self._deadline + 10 * item.seconds,
+            self._stop,
+        )
 
     def _settled(self, case: Case, process: int) -> bool:
         """Tell whether a case needs no run of this process: it has one, or it has failed before."""

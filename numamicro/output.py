@@ -58,8 +58,17 @@ def flush() -> None:
 
 
 def say(sentence: str) -> None:
-    """Tell the user something on standard error."""
-    print(f"numamicro: {sentence}", file=sys.stderr, flush=True)
+    """Tell the user something on standard error, on a line of its own."""
+    tell(f"numamicro: {sentence}\n")
+
+
+def tell(text: str) -> None:
+    """Write to standard error. Where that is gone or full there is nobody to tell."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _give_up() -> None:

@@ -33,6 +33,7 @@ LAYERS = (
     "probes",
     "plan",
     "journal",
+    "stop",
     "worker",
     "measure",
     "cost",

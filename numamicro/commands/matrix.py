@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
+import stat
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,6 @@ from numamicro.exit import Exit, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from numamicro.journal import Journal
     from numamicro.matrix import CostMatrix, Header
@@ -95,8 +94,17 @@ def _target(name: str | None) -> Path | None:
     if name is None:
         return None
     target = Path(name)
-    if not target.name or target.is_dir():
+    try:
+        kind = target.stat().st_mode if target.name else stat.S_IFDIR
+        head = target.open("rb").read(64) if stat.S_ISREG(kind) else b""
+    except FileNotFoundError:
+        return target
+    except OSError as error:
+        raise NumamicroError(f"cannot write {name[:200]}: {error.strerror}") from error
+    if stat.S_ISDIR(kind):
         raise NumamicroError(f"-o '{name}' is a folder: name a file in it")
+    if head and b'"schema"' not in head:
+        raise NumamicroError(f"{name} exists and is no result of numamicro: name another file")
     return target
 
 
@@ -108,11 +116,13 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
         raise NumamicroError(f"--seed {arguments.seed}: write a whole number from 0 to 2^63 - 1")
     return Wishes(
         level=LEVELS[arguments.level],
-        seconds=parse_seconds(arguments.time) if arguments.time else None,
+        seconds=parse_seconds(arguments.time) if arguments.time is not None else None,
         only=tuple(name for text in arguments.only for name in text.split(",")),
-        nodes=parse_numbers(arguments.nodes, "--nodes") if arguments.nodes else (),
-        threads=parse_numbers(arguments.threads, "--threads") if arguments.threads else (),
-        memory=parse_bytes(arguments.memory) if arguments.memory else None,
+        nodes=parse_numbers(arguments.nodes, "--nodes") if arguments.nodes is not None else (),
+        threads=parse_numbers(arguments.threads, "--threads")
+        if arguments.threads is not None
+        else (),
+        memory=parse_bytes(arguments.memory) if arguments.memory is not None else None,
         seed=arguments.seed,
     )
 
@@ -123,6 +133,7 @@ def _measure(
     from numamicro.journal import Journal
     from numamicro.matrix import CostMatrix
     from numamicro.measure import Runner
+    from numamicro.stop import StopRequest
 
     header = _header(plan, machine, arguments.label)
     journal = Journal(target.with_name(f"{target.name}.part") if target else None)
@@ -131,15 +142,18 @@ def _measure(
         journal.resume(identity)
     else:
         journal.start(identity)
-    with _signals_stop_the_run(), _progress(arguments.quiet) as observe:
-        signum = Runner(plan, machine, journal, observe).run()
-    matrix = CostMatrix(header, plan.in_order(journal.fold()))
-    unsaved = _save(matrix, journal, target, finished=signum is None)
-    print_matrix(matrix, arguments.format)
+    stop = StopRequest()
+    # Until the end: a second Ctrl-C must not lose what the first one kept.
+    with stop.listening():
+        with _progress(arguments.quiet) as observe:
+            finished = Runner(plan, machine, journal, observe, stop).run()
+        matrix = CostMatrix(header, plan.in_order(journal.fold()))
+        unsaved = _save(matrix, journal, target, finished=finished)
+        print_matrix(matrix, arguments.format)
     if unsaved is not None:
         raise unsaved
-    if signum is not None:
-        return Exit.SIGNAL + signum
+    if stop.signum is not None and not finished:
+        return Exit.SIGNAL + stop.signum
     return status_of(matrix)
 
 
@@ -182,6 +196,9 @@ def _save(
 
     if target is None:
         return None
+    if not finished and not any(cell.runs for cell in matrix.measurements):
+        journal.discard()  # nothing was measured, and an earlier result is worth more than that
+        return None
     try:
         write_matrix(matrix, target)
     except NumamicroError as error:
@@ -192,26 +209,6 @@ def _save(
     else:
         journal.close()
     return None
-
-
-@contextmanager
-def _signals_stop_the_run() -> Iterator[None]:
-    """Turn the signals that ask a program to end into :class:`Stopped`, raised once."""
-    from numamicro.measure import Stopped
-
-    asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def stop(signum: int, _frame: FrameType | None) -> None:
-        for each in asking:  # a second Ctrl-C must not interrupt the saving
-            signal.signal(each, signal.SIG_IGN)
-        raise Stopped(signum)
-
-    before = {each: signal.signal(each, stop) for each in asking}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 @contextmanager
@@ -226,18 +223,13 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
             return
         last = progress.elapsed
         text = f"[{progress.done}/{progress.total}] {progress.elapsed:.0f} s  {progress.case.key}"
-        print(
-            f"\r\033[K{text[: _width()]}" if terminal else text,
-            end="" if terminal else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
+        output.tell(f"\r\033[K{text[: _width()]}" if terminal else f"{text}\n")
 
     try:
         yield observe
     finally:
         if terminal and not quiet:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            output.tell("\r\033[K")
 
 
 def _width() -> int:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from numamicro.case import Case, parse_place
@@ -45,22 +44,30 @@ def load_probe(reference: dict[str, str]) -> Probe:
 def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> dict[str, Run]:
     """Measure one case and give a run for each value it has; a failure is a run with its reason."""
     lab.begin()
+    found: list[tuple[AnyPlace, str, Placement]] = []
     try:
         with probe.ready(case, lab) as take:
-            before = lab.placements()
-            _refuse_misplaced(before)
+            found += lab.placements()
+            _refuse_misplaced(found)
             _warm_up(take)
             quiet = snapshot()
             taken = [_by_name(take()) for _ in range(samples)]
             noise = between(quiet, snapshot(), lab.used_cpus)
-            after = lab.placements()
-            _refuse_misplaced(after)
+            found += lab.placements()
+            _refuse_misplaced(found)
     except CaseFailed as failure:
-        return {"": Run(process, state=failure.state, reason=failure.reason, outcome=lab.outcome)}
+        failed = Run(
+            process,
+            state=failure.state,
+            reason=failure.reason,
+            placement=_worst([where for _, _, where in found]),
+            outcome=lab.outcome,
+        )
+        return {"": failed}
     except (Exception, MemoryError) as error:
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         return {"": Run(process, state=State.ERROR, reason=Note("exception", text))}
-    where = _worst([found for _, _, found in before + after])
+    where = _worst([where for _, _, where in found])
     lab.note(foreign=noise.foreign, steal=noise.steal)
     return {
         name: Run(
@@ -68,7 +75,7 @@ def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> d
             tuple(sample[name] for sample in taken),
             placement=where,
             outcome=lab.outcome,
-            warnings=(*_unverified(where), *noise.warnings()),
+            warnings=(*_unverified(found), *noise.warnings()),
         )
         for name in taken[0]
     }
@@ -96,15 +103,21 @@ def _worst(found: list[Placement]) -> Placement | None:
     return min(found, key=lambda where: -1.0 if where.share is None else where.share, default=None)
 
 
-def _unverified(where: Placement | None) -> tuple[Note, ...]:
-    if where is None or where.share is not None:
-        return ()
-    return (
-        Note(
-            "unverified",
-            "the kernel would not say where the pages were (move_pages and numa_maps are refused)",
-        ),
-    )
+def _unverified(found: list[tuple[AnyPlace, str, Placement]]) -> tuple[Note, ...]:
+    """Say what the kernel would not tell about the pages."""
+    warnings = []
+    if any(where.share is None for _, _, where in found):
+        text = (
+            "the kernel would not say where the pages were (move_pages and numa_maps are refused)"
+        )
+        warnings.append(Note("unverified", text))
+    if any(where.huge_share is None and pages != "auto" for _, pages, where in found):
+        text = (
+            "the kernel would not say how large the pages were (/proc/self/smaps is refused): "
+            "huge ones were asked for or forbidden, and may not be what was got"
+        )
+        warnings.append(Note("unverified-page-size", text))
+    return tuple(warnings)
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
@@ -139,5 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    Path("/proc/self/comm").write_text("numamicro-work", encoding="ascii")
     main()

@@ -9,20 +9,29 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numamicro
 from numamicro.file import case_to_json, run_from_json
 from numamicro.matrix import Run, State
+from numamicro.stop import Stopped
 from numamicro.topology import Note
 
 if TYPE_CHECKING:
     from numamicro.case import AnyPlace, Case
     from numamicro.probes.probe import Probe
+    from numamicro.stop import StopRequest
     from numamicro.topology import Machine
 
 END_SECONDS = 5.0
 """How long a killed worker may take to vanish before it is left behind (stuck in a driver)."""
 _STDERR_KEPT = 4096
+# -P and the root last: a json.py in the caller's folder must not be taken for the module.
+_START = (
+    "import sys; sys.path.append(sys.argv[1]); from numamicro.worker.__main__ import main; main()"
+)
+_ROOT = str(Path(numamicro.__file__).parents[1])
 
 
 class Worker:
@@ -41,7 +50,7 @@ class Worker:
         self._said = b""
         # A process group of its own: Ctrl-C is for the parent, which then decides what ends.
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "numamicro.worker"],
+            [sys.executable, "-P", "-c", _START, _ROOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -58,11 +67,22 @@ class Worker:
         )
 
     def measure(
-        self, probe: Probe, case: Case, process: int, samples: int, deadline: float
+        self,
+        probe: Probe,
+        case: Case,
+        process: int,
+        samples: int,
+        deadline: float,
+        stop: StopRequest | None = None,
     ) -> dict[str, Run]:
         """Ask for one case and wait at most `deadline` seconds; give a run for each value it has.
 
         A crash or a hang is such a run too, and ends the worker.
+
+        Raises
+        ------
+        Stopped
+            `stop` was asked meanwhile; the worker goes on, and is for the caller to end.
         """
         request = {
             "case": case_to_json(case),
@@ -70,17 +90,19 @@ class Worker:
             "process": process,
             "samples": samples,
         }
-        answer = self._ask(request, deadline)
+        answer = self._ask(request, deadline, stop)
         if isinstance(answer, bytes):
             document = json.loads(answer)
             return {name: run_from_json(run, "worker") for name, run in document.items()}
         state, reason = answer
         return {"": Run(process, state=state, reason=reason)}
 
-    def _ask(self, request: dict[str, Any], deadline: float) -> bytes | tuple[State, Note]:
+    def _ask(
+        self, request: dict[str, Any], deadline: float, stop: StopRequest | None
+    ) -> bytes | tuple[State, Note]:
         if not self._send(request):
             return self._crashed()
-        answer = self._answer(time.monotonic() + deadline)
+        answer = self._answer(time.monotonic() + deadline, stop)
         if answer is None:
             self.kill()
             text = f"the worker gave no answer within {deadline:.0f} s and was ended"
@@ -97,17 +119,20 @@ class Worker:
             return False
         return True
 
-    def _answer(self, end: float) -> bytes | None:
+    def _answer(self, end: float, stop: StopRequest | None) -> bytes | None:
         """Give the next line; empty when the worker ended, None when the time did."""
         assert self._child.stdout is not None
         assert self._child.stderr is not None
         line = b""
         waiting = {self._child.stdout, self._child.stderr}
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select(list(waiting), [], [], max(end - time.monotonic(), 0))
+            heard: list[Any] = [*waiting, *([stop] if stop else [])]
+            ready, _, _ = select.select(heard, [], [], max(end - time.monotonic(), 0))
             if not ready:
                 return None
-            for stream in ready:
+            if stop in ready:
+                raise Stopped
+            for stream in waiting.intersection(ready):
                 piece = os.read(stream.fileno(), 65536)
                 if stream is self._child.stderr:
                     # Drained so that a talkative probe cannot block itself; its end tells of a crash.
