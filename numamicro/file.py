@@ -7,6 +7,7 @@ import os
 import stat
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from numamicro.case import Case, Place, Route, parse_place
@@ -133,17 +134,27 @@ def write_matrix(matrix: CostMatrix, path: Path) -> None:
     text = matrix_text(matrix)
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            path.write_text(text, encoding="utf-8")  # a pipe or a device cannot be renamed over
+            _write_through(path, text)  # a pipe or a device cannot be renamed over
         else:
             _replace(Path(os.path.realpath(path)), text)  # a link stays a link
     except OSError as error:
         raise NumamicroError(f"cannot write {path}: {error.strerror}") from error
 
 
+def _write_through(path: Path, text: str) -> None:
+    # Opened without waiting: a pipe that nobody reads is refused, and holds nobody up.
+    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A name of its own, and short: the output's may be as long as a name can be.
+    beside = path.with_name(f".numamicro-{os.getpid()}-{token_hex(4)}.tmp")
+    file = beside.open("x", encoding="utf-8")
     try:
-        with beside.open("x", encoding="utf-8") as file:
+        with file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -240,15 +251,19 @@ def _upgraded(document: Json, where: str) -> Json:
 def measurement_from_json(document: object, where: str) -> Measurement:
     """Give one cell."""
     cell = _as(document, dict, where)
+    state = _state(cell, where)
+    runs = tuple(
+        run_from_json(run, f"{where}.runs[{index}]")
+        for index, run in enumerate(_take(cell, "runs", list, where))
+    )
+    if state is State.OK and any(run.state is not State.OK for run in runs):
+        raise NumamicroError(f"{where} is said to be ok, and one of its runs is not")
     return Measurement(
         case=case_from_json(cell, where),
         unit=_take(cell, "unit", str, where),
-        state=_state(cell, where),
+        state=state,
         reason=_reason_from_json(cell.get("reason"), f"{where}.reason"),
-        runs=tuple(
-            run_from_json(run, f"{where}.runs[{index}]")
-            for index, run in enumerate(_take(cell, "runs", list, where))
-        ),
+        runs=runs,
         origin=_maybe(cell, "origin", str, where),
     )
 

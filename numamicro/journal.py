@@ -59,7 +59,7 @@ class Journal:
         """
         if self.path is None:
             return
-        if self.path.exists():
+        if self._stands(self.path):
             raise NumamicroError(
                 f"{self.path} holds an unfinished run: add --resume to go on with it, or remove it"
             )
@@ -68,6 +68,13 @@ class Journal:
         if self.fault:
             self.discard()
             raise NumamicroError(f"cannot write {self.path}: {self.fault}")
+
+    @staticmethod
+    def _stands(path: Path) -> bool:
+        try:
+            return path.exists()
+        except OSError as error:
+            raise NumamicroError(f"cannot write {path}: {error.strerror}") from error
 
     def resume(self, identity: Mapping[str, object]) -> None:
         """Take up the file where it ended; a last line cut short is dropped.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import comb
+from math import comb, exp, lgamma, log
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,12 +57,20 @@ def median(values: Sequence[float]) -> float:
     return quantile(values, 0.5)
 
 
+def _chance(n: int, k: int) -> float:
+    """Give the chance that exactly k of n values lie below the median."""
+    if n <= 1000:
+        return float(comb(n, k) / 2**n)
+    # Whole numbers of thousands of digits take seconds; logarithms are exact enough here.
+    return exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) - n * log(2))
+
+
 @cache
 def _interval_rank(n: int) -> int | None:
     # Largest rank k with P(the median lies outside [x_(k), x_(n+1-k)]) <= 5 %: two binomial tails.
     tail, rank = 0.0, None
     for k in range(n // 2):
-        tail += comb(n, k) / 2**n
+        tail += _chance(n, k)
         if 2 * tail > 0.05:
             break
         rank = k

@@ -259,3 +259,110 @@ def test_an_outsiders_probe_runs_through_plan_worker_file_and_show(tmp_path: Pat
     assert {cell.case["value"] for cell in cells} == {"mean", "again"}
     assert {len(cell.runs) for cell in cells} == {3}
     assert "Read clock in ns" in numamicro("show", str(output)).stdout
+
+
+# ---- what must not cost a run --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.2])
+def test_a_second_ctrl_c_does_not_lose_what_the_first_kept(
+    started: tuple[subprocess.Popen[str], Path], gap: float
+) -> None:
+    child, output = started
+    child.send_signal(signal.SIGINT)
+    time.sleep(gap)
+    child.send_signal(signal.SIGINT)
+    stdout, stderr = child.communicate(timeout=30)
+    assert child.returncode == 130, stderr
+    assert "Read bandwidth" in stdout
+    assert State.OK in {cell.state for cell in read_matrix(output).measurements}
+
+
+def test_an_early_ctrl_c_leaves_an_earlier_result_alone(measured: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    output.write_bytes(measured.read_bytes())
+    command = [sys.executable, "-m", "numamicro", *QUICK, "-q", "-o", str(output)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        journal = output.with_name("out.json.part")
+        while child.poll() is None and not journal.exists():
+            time.sleep(0.001)
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+    assert child.returncode == 130
+    if not any(cell.runs for cell in read_matrix(output).measurements):
+        pytest.fail("an empty result took the place of a full one")
+
+
+def test_a_file_of_another_kind_is_not_overwritten(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    assert "thesis.txt" in one_sentence(numamicro(*SHORT, "-o", str(thesis)))
+    assert thesis.read_text() == "years of work"
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 253, "deep/" * 1000 + "x"])
+def test_a_name_that_cannot_be_is_refused_before_measuring(name: str, tmp_path: Path) -> None:
+    one_sentence(numamicro(*SHORT, "-o", str(tmp_path / name)))
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_longest_name_that_can_be_is_written(tmp_path: Path) -> None:
+    output = tmp_path / ("x" * 250)
+    assert numamicro(*SHORT, "-q", "-o", str(output)).returncode == 0
+    assert read_matrix(output).measurements
+
+
+def test_a_bad_standard_error_costs_no_run(tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "numamicro", *SHORT, "-o", str(output)]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True)
+        wrong = subprocess.run([*command, "--nodes", "77"], stdout=full, stderr=full)
+    assert result.returncode == 0
+    assert "Read bandwidth" in result.stdout
+    assert wrong.returncode == 2
+
+
+def test_a_module_in_the_callers_folder_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('taken from the folder of the caller')")
+    command = [sys.executable, "-P", "-m", "numamicro", *SHORT, "-q"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    with subprocess.Popen(
+        [sys.executable, "-m", "numamicro", *SHORT, "-q", "-o", str(output)],
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    ) as child:
+        journal = output.with_name("out.json.part")
+        while child.poll() is None and not journal.exists():
+            time.sleep(0.01)
+        child.send_signal(signal.SIGHUP)
+    assert child.returncode == 0
+
+
+def test_too_few_descriptors_for_a_worker_is_an_error_of_the_cells(tmp_path: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+
+    result = numamicro(*SHORT, "-q", preexec_fn=few)
+    assert result.returncode in (0, 3), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_size_of_odd_bytes_is_rounded(tmp_path: Path) -> None:
+    result = numamicro(*SHORT[:2], "--memory", str(SMALLEST + 4097), *SHORT[4:], "-q", "--json")
+    assert result.returncode == 0, result.stderr
+    sizes = {cell["params"]["bytes"] for cell in json.loads(result.stdout)["measurements"]}
+    assert sizes == {SMALLEST + 4096}
+
+
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    result = numamicro(*SHORT, "-q", "-o", str(fifo))
+    assert str(fifo) in one_sentence(result)
+    assert "Read bandwidth" in result.stdout

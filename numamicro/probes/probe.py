@@ -133,7 +133,7 @@ def buffer_bytes(route: Route, machine: Machine, wishes: Wishes, usual: int) -> 
     into the caches: :func:`unfit` then says why such a case is waived.
     """
     if wishes.memory is not None:
-        return wishes.memory
+        return wishes.memory // machine.page_bytes * machine.page_bytes
     least = cache_floor(route, machine)
     most = memory_limit(route, machine)
     wanted = max(usual, least)

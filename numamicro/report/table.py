@@ -36,13 +36,10 @@ class _Table:
     operation: str
     fixed: tuple[tuple[str, Param], ...]
     cells: tuple[Measurement, ...]
+    by_route: dict[tuple[AnyPlace, AnyPlace], list[Measurement]]
 
-    def at(self, source: AnyPlace, target: AnyPlace) -> tuple[Measurement, ...]:
-        return tuple(
-            cell
-            for cell in self.cells
-            if (cell.case.route.source, cell.case.route.target) == (source, target)
-        )
+    def at(self, source: AnyPlace, target: AnyPlace) -> list[Measurement]:
+        return self.by_route.get((source, target), [])
 
 
 def render(matrix: CostMatrix, style: str = "plain") -> str:
@@ -92,7 +89,16 @@ def _tables(matrix: CostMatrix) -> list[_Table]:
         fixed = case.without(*CHOSEN, "bytes").params
         kinds = (_kind(case.route.source), _kind(case.route.target))
         groups[kinds, case.probe, case.operation, fixed].append(cell)
-    return [_Table(*key, tuple(cells)) for key, cells in groups.items()]
+    return [_Table(*key, tuple(cells), _by_route(cells)) for key, cells in groups.items()]
+
+
+def _by_route(
+    cells: Iterable[Measurement],
+) -> dict[tuple[AnyPlace, AnyPlace], list[Measurement]]:
+    routes = defaultdict(list)
+    for cell in cells:
+        routes[cell.case.route.source, cell.case.route.target].append(cell)
+    return routes
 
 
 def _kind(place: AnyPlace) -> str:
