@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
+import time
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Version of the file that this program writes."""
+
+READER_SECONDS = 3.0
+"""How long an output that is a pipe may be without a reader."""
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From a version to the function that turns its document into the next version's."""
@@ -142,11 +147,23 @@ def write_matrix(matrix: CostMatrix, path: Path) -> None:
 
 
 def _write_through(path: Path, text: str) -> None:
-    # Opened without waiting: a pipe that nobody reads is refused, and holds nobody up.
-    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    os.set_blocking(handle, True)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with os.fdopen(_open_for_reader(path), "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def _open_for_reader(path: Path) -> int:
+    """Open a pipe or a device. A pipe's reader may come a moment later, but not never."""
+    end = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+        else:
+            os.set_blocking(handle, True)
+            return handle
 
 
 def _replace(path: Path, text: str) -> None:

@@ -41,6 +41,7 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.fault: str | None = None
+        self.label: str | None = None
         self._file: int | None = None
         self._runs: dict[Case, list[Run]] = {}
         self._units: dict[Case, str] = {}
@@ -64,7 +65,7 @@ class Journal:
                 f"{self.path} holds an unfinished run: add --resume to go on with it, or remove it"
             )
         self._open(os.O_CREAT | os.O_EXCL)
-        self._write({"journal": SCHEMA, "run": dict(identity)})
+        self._write({"journal": SCHEMA, "run": dict(identity), "label": self.label})
         if self.fault:
             self.discard()
             raise NumamicroError(f"cannot write {self.path}: {self.fault}")
@@ -109,6 +110,8 @@ class Journal:
         header = self._parse(line, f"{self.path}, line 1")
         if header.get("journal") != SCHEMA:
             raise NumamicroError(f"{self.path} is no journal that this numamicro can go on with")
+        label = header.get("label")
+        self.label = label if isinstance(label, str) and self.label is None else self.label
         written = header.get("run")
         known = written if isinstance(written, dict) else {}
         changed = [key for key in identity if known.get(key) != identity[key]]

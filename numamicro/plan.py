@@ -92,9 +92,13 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Estimate of the whole run, over all processes and within the budget."""
-        once = sum(item.seconds for item in self.to_measure)
-        return min(once * self.wishes.level.processes, self.wishes.budget)
+        """Estimate of the run, within its budget."""
+        return min(self.wanted, self.wishes.budget)
+
+    @property
+    def wanted(self) -> float:
+        """Estimate of all that is planned, over all processes."""
+        return sum(item.seconds for item in self.to_measure) * self.wishes.level.processes
 
     def in_order(self, cells: Iterable[Measurement]) -> tuple[Measurement, ...]:
         """Give cells as the plan has their probes and operations, whatever order they were

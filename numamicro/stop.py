@@ -61,6 +61,7 @@ class StopRequest:
             yield
         finally:
             for each in heard:
-                signal.signal(each, before[each])
+                # Once asked, the program is on its way out: another signal must not end it rudely.
+                signal.signal(each, before[each] if self.signum is None else signal.SIG_IGN)
             os.close(self._readable)
             os.close(self._writable)

@@ -52,7 +52,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_matrix_measures_and_proves_where_its_pages_were(measured: Path) -> None:
     matrix = read_matrix(measured)
-    assert {cell.case.probe for cell in matrix.measurements} == {"bandwidth", "latency"}
+    assert {cell.case.probe for cell in matrix.measurements} >= {"bandwidth", "latency"}
     for cell in matrix.measurements:
         assert cell.state in (State.OK, State.WAIVED), cell.reason
         if cell.state is State.OK:
@@ -137,15 +137,22 @@ def test_a_truncated_and_a_newer_file_get_one_sentence(measured: Path, tmp_path:
     assert "update numamicro" in sentence
 
 
+def obey_signals() -> None:
+    """Undo what a background job inherits: its shell may have it ignore Ctrl-C."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)
+
+
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Give a run that has measured its first case."""
     output = tmp_path / "out.json"
     with subprocess.Popen(
-        [sys.executable, "-m", "numamicro", *QUICK, "-o", str(output)],
+        [sys.executable, "-m", "numamicro", *QUICK, "-o", str(output), "--label", "first"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=obey_signals,
     ) as child:
         journal = output.with_name("out.json.part")
         while child.poll() is None:
@@ -176,6 +183,7 @@ def test_a_signal_keeps_what_was_measured_and_resume_goes_on(
     result = numamicro(*QUICK, "-o", str(output), "--resume")
     assert result.returncode == 0, result.stderr
     resumed = read_matrix(output)
+    assert resumed.header.label == "first"
     assert all(cell.state is State.OK for cell in resumed.measurements)
     assert all(cell in resumed.measurements for cell in kept)
     assert os.listdir(output.parent) == [output.name]
@@ -282,7 +290,9 @@ def test_an_early_ctrl_c_leaves_an_earlier_result_alone(measured: Path, tmp_path
     output = tmp_path / "out.json"
     output.write_bytes(measured.read_bytes())
     command = [sys.executable, "-m", "numamicro", *QUICK, "-q", "-o", str(output)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=obey_signals
+    ) as child:
         journal = output.with_name("out.json.part")
         while child.poll() is None and not journal.exists():
             time.sleep(0.001)

@@ -144,3 +144,11 @@ def test_two_groups_of_samples_are_said() -> None:
     rates = [36.0, 36.5, 68.0, 36.2, 67.0, 36.1, 68.5, 36.3, 36.4, 67.5, 36.6, 68.2]
     assert "two groups" in render(CostMatrix(HEADER, (read(0, 0, 2, *rates),)))
     assert "two groups" not in render(CostMatrix(HEADER, (read(0, 0, 2, *[36.0] * 12),)))
+
+
+def test_a_best_of_part_of_the_sweep_says_so() -> None:
+    untried = read(0, 0, 2, state=State.CANCELLED, reason=Note("interrupted", "the run was ended"))
+    text = render(CostMatrix(HEADER, (read(0, 0, 1, 10.0), replace(untried, runs=()))))
+    assert ["node0", "10.0", "1T", "*"] in rows(text)
+    assert "best of what was measured" in text
+    assert "*" not in render(CostMatrix(HEADER, (read(0, 0, 1, 10.0), read(0, 0, 2, 9.0))))

@@ -6,6 +6,7 @@ import argparse
 import stat
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ examples:
   python -m numamicro matrix -o nps4.json --resume    go on after Ctrl-C
 
 exit status: 0 done; 2 bad input; 3 done, but some cells failed; 130 ended by Ctrl-C (what was
-measured is kept)
+measured is kept); 70 a fault of numamicro
 """
 
 
@@ -53,11 +54,15 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add = command.add_argument
     level = command.add_mutually_exclusive_group()
     for name, text in (
-        ("quick", "one process a cell: indicative"),
+        ("quick", "reads and latency only, one process a cell: indicative"),
         ("thorough", "more processes and samples"),
     ):
         level.add_argument(f"--{name}", dest="level", action="store_const", const=name, help=text)
-    add("--time", metavar="T", help="budget for measuring: 90, 2m, 1h")
+    add(
+        "--time",
+        metavar="T",
+        help="budget for measuring: 90, 2m, 1h (default 60 quick, 300, 1h thorough)",
+    )
     add("--only", metavar="PROBE", action="append", default=[], help="bandwidth, latency/load, ...")
     add("--nodes", metavar="LIST", help="only these nodes, as 0,2-3")
     add("--threads", metavar="LIST", help="only these team sizes, as 1,8,16")
@@ -138,10 +143,12 @@ def _measure(
     header = _header(plan, machine, arguments.label)
     journal = Journal(target.with_name(f"{target.name}.part") if target else None)
     identity = {"plan": header.plan, "boot_id": header.boot_id, "tool": header.tool}
+    journal.label = arguments.label
     if arguments.resume:
         journal.resume(identity)
     else:
         journal.start(identity)
+    header = replace(header, label=journal.label)
     stop = StopRequest()
     # Until the end: a second Ctrl-C must not lose what the first one kept.
     with stop.listening():
@@ -249,11 +256,18 @@ def _print_plan(plan: Plan, style: str) -> int:
         }
         for item in plan.planned
     ]
-    estimate = f"about {plan.seconds:.0f} s of a budget of {plan.wishes.budget:.0f} s"
+    estimate = f"about {plan.seconds:.0f} s"
+    if plan.wanted > plan.wishes.budget:
+        estimate += f", the budget: all of it would take {plan.wanted:.0f} s (see --time)"
     if style == "json":
         import json
 
-        document = {"seconds": plan.seconds, "budget": plan.wishes.budget, "cases": rows}
+        document = {
+            "seconds": plan.seconds,
+            "wanted": plan.wanted,
+            "budget": plan.wishes.budget,
+            "cases": rows,
+        }
         output.emit(json.dumps(document, indent=1) + "\n")
         return Exit.DONE
     from tabulate import tabulate

@@ -37,6 +37,7 @@ class _Table:
     fixed: tuple[tuple[str, Param], ...]
     cells: tuple[Measurement, ...]
     by_route: dict[tuple[AnyPlace, AnyPlace], list[Measurement]]
+    names_threads: bool
 
     def at(self, source: AnyPlace, target: AnyPlace) -> list[Measurement]:
         return self.by_route.get((source, target), [])
@@ -89,7 +90,10 @@ def _tables(matrix: CostMatrix) -> list[_Table]:
         fixed = case.without(*CHOSEN, "bytes").params
         kinds = (_kind(case.route.source), _kind(case.route.target))
         groups[kinds, case.probe, case.operation, fixed].append(cell)
-    return [_Table(*key, tuple(cells), _by_route(cells)) for key, cells in groups.items()]
+    return [
+        _Table(*key, tuple(cells), _by_route(cells), _names_threads(cells))
+        for key, cells in groups.items()
+    ]
 
 
 def _by_route(
@@ -169,17 +173,25 @@ def _cell(table: _Table, source: AnyPlace, target: AnyPlace, footnotes: Footnote
     text = figure(best) if best else None
     if best is None or text is None:
         return no_figure(cells, footnotes)
-    return f"{text} {best.case['threads']}T" if _names_threads(table) else text
+    text = f"{text} {best.case['threads']}T" if table.names_threads else text
+    return f"{text} *" if _unfinished(cells) else text
+
+
+def _unfinished(cells: Iterable[Measurement]) -> bool:
+    """Tell whether something that might have been better was not measured."""
+    return any(cell.state in (State.SKIPPED, State.CANCELLED) for cell in cells)
 
 
 def _legend(matrix: CostMatrix) -> str:
     shown = [best for table in _tables(matrix) for best in _best_cells(table)]
     lines = ["Each figure is the median of the process medians."]
-    threads = [cell.case.number("threads") for table, cell in shown if _names_threads(table)]
+    threads = [cell.case.number("threads") for table, cell in shown if table.names_threads]
     if threads:
         lines.append(f"{max(threads)}T: best with {max(threads)} threads.")
     if any(spreads(cell) for _, cell in shown):
         lines.append("±: half the distance between the quartiles of all samples.")
+    if any(_unfinished(table.cells) for table in _tables(matrix)):
+        lines.append("*: the best of what was measured; some team sizes or variants were not.")
     return " ".join(lines) + "\n" + _placement_line(matrix)
 
 
@@ -189,8 +201,9 @@ def _best_cells(table: _Table) -> Iterator[tuple[_Table, Measurement]]:
             yield table, best
 
 
-def _names_threads(table: _Table) -> bool:
-    counts = {cell.case.get("threads") for cell in table.cells}
+def _names_threads(cells: Iterable[Measurement]) -> bool:
+    """Tell whether several team sizes were tried, so that a figure must say which it is of."""
+    counts = {cell.case.get("threads") for cell in cells}
     return len(counts) > 1 and all(isinstance(count, int) for count in counts)
 
 
