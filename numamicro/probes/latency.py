@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from numamicro.case import Case
 from numamicro.matrix import Sample, State
 from numamicro.probes.probe import (
+    LINE_BYTES,
     CaseFailed,
     Cost,
     Probe,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 USUAL_BYTES = GIB
 STEPS = 2**17
 """Loads in one sample, or a multiple of them: 13 ms at 100 ns."""
-LINE_BYTES = 64
 
 
 class Latency(Probe):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from numamicro.case import Case
 from numamicro.matrix import Sample, State
 from numamicro.probes.bandwidth import kernel_for
-from numamicro.probes.latency import LINE_BYTES
 from numamicro.probes.probe import (
+    LINE_BYTES,
     CaseFailed,
     Cost,
     Probe,

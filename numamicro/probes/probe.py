@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
 
+LINE_BYTES = 64
+"""A cache line: buffers are whole lines, and a chase visits one after the other."""
+
 CACHE_FACTOR = 4
 """A buffer is this many times the caches that its team can reach, so that DRAM is what is timed."""
 
@@ -133,7 +136,7 @@ def buffer_bytes(route: Route, machine: Machine, wishes: Wishes, usual: int) -> 
     into the caches: :func:`unfit` then says why such a case is waived.
     """
     if wishes.memory is not None:
-        return wishes.memory // machine.page_bytes * machine.page_bytes
+        return wishes.memory // LINE_BYTES * LINE_BYTES
     least = cache_floor(route, machine)
     most = memory_limit(route, machine)
     wanted = max(usual, least)
