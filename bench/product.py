@@ -72,7 +72,9 @@ class Product:
         assert isinstance(source, Place)
         worker = Worker(source, self.machine, seed)
         try:
-            (run,) = worker.measure(self.probe, case, 0, self.samples, LONGEST_TURN).values()
+            (run,) = worker.measure(
+                self.probe, case, 0, (self.samples, self.samples), LONGEST_TURN
+            ).values()
         finally:
             worker.close()
         if run.state is not State.OK:

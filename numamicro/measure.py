@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from numamicro.matrix import Run, State
+from numamicro.matrix import CHOSEN, Measurement, Run, State, best_of
 from numamicro.plan import Planned, Priority
+from numamicro.stats import NARROW
 from numamicro.stop import Stopped, StopRequest
 from numamicro.topology import Note
 from numamicro.worker.handle import Worker
@@ -79,7 +81,10 @@ class Runner:
         try:
             for process in range(self._plan.wishes.level.processes):
                 for priority in Priority:
-                    self._block(process, priority)
+                    items = [item for item in self._plan.to_measure if item.priority is priority]
+                    self._block(process, items)
+            if self._plan.wishes.refines:
+                self._refine()
         except Stopped:
             self._close_open_cases(State.CANCELLED, Note("interrupted", "the run was ended"))
             return False
@@ -90,9 +95,33 @@ class Runner:
         self._close_open_cases(State.SKIPPED, Note("budget", budget))
         return True
 
-    def _block(self, process: int, priority: Priority) -> None:
+    def _refine(self) -> None:
+        """Spend what is left on further processes for the figures that are not known well yet."""
+        process = self._plan.wishes.level.processes
+        while wide := [item for item in self._wide() if self._affords(item)]:
+            self._total += len(wide)
+            self._block(process, wide)
+            process += 1
+
+    def _wide(self) -> list[Planned]:
+        """Give what the figures of the tables are of and is not settled, the widest first.
+
+        A variant or team size that is not the best of its table is nobody's figure.
+        """
+        best: dict[Case, tuple[Planned, Measurement]] = {}
+        for item in self._plan.to_measure:
+            cell = self._journal.look_up(self._resolved(item))
+            if cell is None or cell.state is not State.OK:
+                continue
+            table = cell.case.without(*CHOSEN)
+            if table not in best or best_of((best[table][1], cell)) is cell:
+                best[table] = item, cell
+        errors = [(_error(cell), item) for item, cell in best.values()]
+        wide = [(error, item) for error, item in errors if error > NARROW]
+        return [item for _, item in sorted(wide, key=lambda pair: -pair[0])]
+
+    def _block(self, process: int, items: list[Planned]) -> None:
         """Measure one block in random order, so that drift does not follow the matrix."""
-        items = [item for item in self._plan.to_measure if item.priority is priority]
         self._order.shuffle(items)
         turn = {item.case.route.source: index for index, item in enumerate(items)}
         items.sort(key=lambda item: turn[item.case.route.source])
@@ -103,7 +132,7 @@ class Runner:
             self._end_worker()
 
     def _one(self, item: Planned, process: int, source: AnyPlace) -> None:
-        case = item.resolve(self._journal.look_up, len(self._machine.usable_cpus(source)))
+        case = self._resolved(item)
         self._done += 1
         if self._stop is not None:
             self._stop.check()
@@ -118,6 +147,10 @@ class Runner:
             named = case.having(value=value) if value else case
             self._journal.add(named, item.probe.unit_of(value), run)
 
+    def _resolved(self, item: Planned) -> Case:
+        cpus = len(self._machine.usable_cpus(item.case.route.source))
+        return item.resolve(self._journal.look_up, cpus)
+
     def _runs(self, item: Planned, case: Case, process: int, source: AnyPlace) -> dict[str, Run]:
         try:
             if self._worker is None or not self._worker.alive:
@@ -125,11 +158,12 @@ class Runner:
         except OSError as error:
             why = f"no worker could be started: {error.strerror}"
             return {"": Run(process, state=State.ERROR, reason=Note("no-worker", why))}
+        level = self._plan.wishes.level
         return self._worker.measure(
             item.probe,
             case,
             process,
-            self._plan.wishes.level.samples,
+            (level.fewest, level.samples),
             self._deadline + 10 * item.seconds,
             self._stop,
         )
@@ -157,7 +191,12 @@ class Runner:
 
     def _close_open_cases(self, state: State, reason: Note) -> None:
         for item in self._plan.to_measure:
-            cpus = len(self._machine.usable_cpus(item.case.route.source))
-            case = item.resolve(self._journal.look_up, cpus)
+            case = self._resolved(item)
             if self._journal.look_up(case) is None:
                 self._journal.close_case(case, item.probe.unit, state, reason)
+
+
+def _error(cell: Measurement) -> float:
+    """Give how well a figure is known, as :attr:`Summary.error`; few samples tell nothing."""
+    summary = cell.summary()
+    return math.inf if summary is None or summary.error is None else summary.error

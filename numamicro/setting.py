@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro.topology import Note, environment
 from numamicro.topology.cpus import CPU
+from numamicro.topology.dimms import peak_of, read_dimms, summary_of
 from numamicro.topology.nodes import NODE
 from numamicro.topology.sysfs import Tree
 
@@ -168,6 +169,11 @@ def _huge_pages(tree: Tree) -> Value:
     return ", ".join(pools)[:_LONGEST] or "none"
 
 
+def _dimms(tree: Tree) -> Value:
+    text = summary_of(read_dimms(tree))
+    return text[:_LONGEST] if text else None
+
+
 READERS: dict[str, Reader] = {
     "kernel.release": _text("proc/sys/kernel/osrelease"),
     "kernel.flags": _flags,
@@ -188,6 +194,8 @@ READERS: dict[str, Reader] = {
     "cpu.turbo": _turbo,
     "cpu.smt": _text(f"{CPU}/smt/control"),
     "clock.source": _text(_CLOCK),
+    "memory.dimms": _dimms,
+    "memory.peak": lambda tree: peak_of(read_dimms(tree)),
     "hypervisor": environment.hypervisor,
     "container": environment.container,
     "bios.vendor": _text(f"{_DMI}/bios_vendor"),

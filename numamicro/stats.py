@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+NARROW = 0.01
+"""A median is known well enough when half its interval is this share of it or less."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Where the middle of some values lies and how far they reach.
@@ -36,6 +40,13 @@ class Summary:
     maximum: float
     n: int
     processes: int
+
+    @property
+    def error(self) -> float | None:
+        """Half the interval as a share of the centre (dimensionless); None without an interval."""
+        if self.low is None or self.high is None or not self.center:
+            return None
+        return (self.high - self.low) / 2 / self.center
 
     @property
     def spread(self) -> float:
@@ -109,6 +120,12 @@ def summarise(groups: Sequence[Sequence[float]]) -> Summary:
         n=len(pooled),
         processes=len(groups),
     )
+
+
+def is_settled(values: Sequence[float]) -> bool:
+    """Tell whether the median of the values is known within :data:`NARROW`."""
+    error = summarise([values]).error
+    return error is not None and error <= NARROW
 
 
 def is_bimodal(values: Sequence[float]) -> bool:

@@ -19,21 +19,27 @@ class Level:
     processes : int
         Fresh processes that measure each cell. One process shares one page placement, so that a
         single one is only indicative.
-    samples : int
-        Timed samples a process takes of a cell.
+    fewest, samples : int
+        Timed samples a process takes of a cell: at least, and at most. It takes more than the
+        fewest until the median's interval is narrow.
     seconds : float
         Budget when the user names none.
+    refines : bool
+        Whether what is left of the budget goes to cells whose interval is still wide; it always
+        does where the user named the budget.
     """
 
     name: str
     processes: int
+    fewest: int
     samples: int
     seconds: float
+    refines: bool = False
 
 
-QUICK = Level("quick", processes=1, samples=10, seconds=60.0)
-DEFAULT = Level("default", processes=3, samples=20, seconds=300.0)
-THOROUGH = Level("thorough", processes=5, samples=30, seconds=3600.0)
+QUICK = Level("quick", processes=1, fewest=6, samples=10, seconds=60.0)
+DEFAULT = Level("default", processes=3, fewest=8, samples=20, seconds=300.0)
+THOROUGH = Level("thorough", processes=5, fewest=10, samples=30, seconds=3600.0, refines=True)
 LEVELS: Mapping[str, Level] = {level.name: level for level in (QUICK, DEFAULT, THOROUGH)}
 
 
@@ -64,6 +70,11 @@ class Wishes:
     def budget(self) -> float:
         """Seconds the whole run may take."""
         return self.level.seconds if self.seconds is None else self.seconds
+
+    @property
+    def refines(self) -> bool:
+        """Whether the rest of the budget narrows the intervals. A quick run stays quick."""
+        return self.level.refines or (self.level is not QUICK and self.seconds is not None)
 
     def wants(self, probe: str, operation: str) -> bool:
         """Tell whether `only` lets this operation through."""

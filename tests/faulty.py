@@ -159,5 +159,40 @@ class Chatty(Sampler):
         return super().sample()
 
 
+class Steady(Sampler):
+    """Gives the same figure again and again."""
+
+
+class Restless(Sampler):
+    """Never gives the same figure twice."""
+
+    _turn = 0
+
+    def sample(self) -> Sample:
+        self._turn += 1
+        return Sample(0.001 * (1 + self._turn % 7), 1)
+
+
+class Rivals(Restless):
+    """Two variants, of which one always wins."""
+
+    def cases(self, machine: Any, wishes: Any) -> list[Case]:
+        (case,) = super().cases(machine, wishes)
+        return [case.having(variant=variant) for variant in ("slow", "fast")]
+
+    @contextmanager
+    def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
+        amount = {"slow": 1, "fast": 100}[str(case["variant"])]
+        yield lambda: self.sample()._replace(amount=amount)
+
+
+class Twenty(Sampler):
+    """Twenty cases."""
+
+    def cases(self, machine: Any, wishes: Any) -> list[Case]:
+        (case,) = super().cases(machine, wishes)
+        return [case.having(turn=turn) for turn in range(20)]
+
+
 class Good(Sampler):
     name: ClassVar[str] = "good"

@@ -27,6 +27,7 @@ LAYERS = (
     "setting",
     "identity",
     "matrix",
+    "plausibility",
     "file",
     "census",
     "wishes",

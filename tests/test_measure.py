@@ -6,24 +6,29 @@ import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
-from numamicro.case import Place
+from numamicro.case import Case, Place, Route, node
 from numamicro.journal import Journal
 from numamicro.matrix import Measurement, State
 from numamicro.measure import Runner
 from numamicro.plan import make_plan
 from numamicro.probes import Probe
+from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.probe import cache_floor, node_routes
 from numamicro.topology import Machine, NumaNode, discover
+from numamicro.units import MIB
 from numamicro.wishes import Level, Wishes
+from numamicro.worker import __main__ as worker
+from numamicro.worker.lab import Lab
 from tests import faulty
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LEVEL = Level("test", processes=1, samples=3, seconds=60.0)
+LEVEL = Level("test", processes=1, fewest=3, samples=3, seconds=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,34 @@ def test_the_same_probes_without_a_fault_are_ok(machine: Machine) -> None:
     for cell in cells:
         assert cell.share == 1.0
         assert len(cell.runs[0].samples) == LEVEL.samples
+
+
+def test_samples_end_when_the_median_is_known(machine: Machine) -> None:
+    level = replace(LEVEL, fewest=6, samples=12)
+    cells = measured(machine, faulty.Steady(), faulty.Restless(), level=level)
+    assert {cell.case.probe: len(cell.runs[0].samples) for cell in cells} == {
+        "steady": 6,
+        "restless": 12,
+    }
+
+
+def test_what_is_left_of_the_budget_goes_to_wide_intervals(machine: Machine) -> None:
+    level = replace(LEVEL, fewest=6, samples=6, seconds=4.0, refines=True)
+    cells = {
+        cell.case.probe: cell
+        for cell in measured(machine, faulty.Steady(), faulty.Restless(), level=level)
+    }
+    assert [run.process for run in cells["steady"].runs] == [0]
+    further = [run.process for run in cells["restless"].runs]
+    assert further == list(range(len(further)))
+    assert len(further) > 1
+
+
+def test_a_variant_that_did_not_win_is_not_refined(machine: Machine) -> None:
+    level = replace(LEVEL, fewest=6, samples=6, seconds=4.0, refines=True)
+    cells = {cell.case["variant"]: cell for cell in measured(machine, faulty.Rivals(), level=level)}
+    assert len(cells["slow"].runs) == 1
+    assert len(cells["fast"].runs) > 1
 
 
 def test_pages_on_another_node_void_the_cell(machine: Machine) -> None:
@@ -141,6 +174,36 @@ def test_nothing_is_left_after_a_run(machine: Machine) -> None:
         time.sleep(0.01)
     assert children() == []
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_two_hundred_cases_leave_no_mapping_and_no_thread(machine: Machine) -> None:
+    home = machine.initiators[0].id
+    route = Route(node(home), node(machine.targets[0].id))
+    case = Case.of("bandwidth", "copy", route, bytes=4 * MIB, pages="auto", threads=2, variant="nt")
+    mappings, threads = [], []
+    for _ in range(200):
+        with Lab(route.source, machine, seed=1) as lab, patch.object(worker, "WARM_UP_SECONDS", 0):
+            (run,) = worker.measure(Bandwidth(), case, lab, 0, (1, 1)).values()
+        assert run.state is State.OK
+        mappings.append(lines("/proc/self/maps"))
+        threads.append(len(os.listdir("/proc/self/task")))
+    # The allocator may take a region for itself now and then; a leak would be hundreds.
+    assert mappings[-1] <= mappings[9] + 5
+    assert set(threads) == {threads[0]}
+
+
+def test_two_hundred_runs_leave_no_child_and_no_descriptor(machine: Machine) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    level = replace(LEVEL, processes=10, fewest=1, samples=1)
+    cells = measured(machine, faulty.Twenty(), level=level)
+    assert sum(len(cell.runs) for cell in cells) == 200
+    assert children() == []
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def lines(path: str) -> int:
+    with open(path) as file:
+        return sum(1 for _ in file)
 
 
 def children() -> Sequence[int]:

@@ -27,7 +27,7 @@ from tests.topology import trees
 if TYPE_CHECKING:
     from pathlib import Path
 
-ONCE = Level("test", processes=1, samples=3, seconds=120.0)
+ONCE = Level("test", processes=1, fewest=3, samples=3, seconds=120.0)
 NAMES = [probe.name for probe in PROBES]
 
 
@@ -76,7 +76,7 @@ def test_all_nodes_together_measure_with_their_own_threads_and_memory(
     for case in template:
         here = replace(case, route=Route(twice, twice)).having(bytes=2 * smallest)
         with Lab(twice, machine, seed=1) as lab:
-            (run,) = measure(Together(), here, lab, 0, 3).values()
+            (run,) = measure(Together(), here, lab, 0, (3, 3)).values()
         assert run.state is State.OK, run.reason
         assert all(sample.amount >= 2 * (smallest // MIB - 2) * MIB for sample in run.samples)
 

@@ -138,6 +138,7 @@ def _measure(
     from numamicro.journal import Journal
     from numamicro.matrix import CostMatrix
     from numamicro.measure import Runner
+    from numamicro.plausibility import judged
     from numamicro.stop import StopRequest
 
     header = _header(plan, machine, arguments.label)
@@ -154,7 +155,8 @@ def _measure(
     with stop.listening():
         with _progress(arguments.quiet) as observe:
             finished = Runner(plan, machine, journal, observe, stop).run()
-        matrix = CostMatrix(header, plan.in_order(journal.fold()))
+        cells = judged(plan.in_order(journal.fold()), machine, _peak(header))
+        matrix = CostMatrix(header, cells)
         unsaved = _save(matrix, journal, target, finished=finished)
         print_matrix(matrix, arguments.format)
     if unsaved is not None:
@@ -193,6 +195,11 @@ def _header(plan: Plan, machine: Machine, label: str | None) -> Header:
         },
         budget=wishes.budget,
     )
+
+
+def _peak(header: Header) -> float | None:
+    peak = header.setting.get("memory.peak")
+    return float(peak) if isinstance(peak, int) else None
 
 
 def _save(

@@ -16,6 +16,7 @@ from numamicro.case import Case, parse_place
 from numamicro.file import case_from_json, run_to_json
 from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import CaseFailed, Probe, TakeSample
+from numamicro.stats import is_settled
 from numamicro.topology import Machine, Note
 from numamicro.worker.lab import Lab, misplaced
 from numamicro.worker.noise import between, snapshot
@@ -41,7 +42,9 @@ def load_probe(reference: dict[str, str]) -> Probe:
     return probe
 
 
-def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> dict[str, Run]:
+def measure(
+    probe: Probe, case: Case, lab: Lab, process: int, samples: tuple[int, int]
+) -> dict[str, Run]:
     """Measure one case and give a run for each value it has; a failure is a run with its reason."""
     lab.begin()
     found: list[tuple[AnyPlace, str, Placement]] = []
@@ -51,7 +54,7 @@ def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> d
             _refuse_misplaced(found)
             _warm_up(take)
             quiet = snapshot()
-            taken = [_by_name(take()) for _ in range(samples)]
+            taken = _samples(take, probe, *samples)
             noise = between(quiet, snapshot(), lab.used_cpus)
             found += lab.placements()
             _refuse_misplaced(found)
@@ -68,7 +71,7 @@ def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> d
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         return {"": Run(process, state=State.ERROR, reason=Note("exception", text))}
     where = _worst([where for _, _, where in found])
-    lab.note(foreign=noise.foreign, steal=noise.steal)
+    lab.note(foreign=noise.foreign, steal=noise.steal, switches=noise.switches)
     return {
         name: Run(
             process,
@@ -79,6 +82,23 @@ def measure(probe: Probe, case: Case, lab: Lab, process: int, samples: int) -> d
         )
         for name in taken[0]
     }
+
+
+def _samples(take: TakeSample, probe: Probe, fewest: int, most: int) -> list[dict[str, Sample]]:
+    """Take samples until the median of each value is known well enough, or there are `most`."""
+    taken: list[dict[str, Sample]] = []
+    while len(taken) < most:
+        taken.append(_by_name(take()))
+        if len(taken) >= fewest and _are_settled(taken, probe):
+            break
+    return taken
+
+
+def _are_settled(taken: list[dict[str, Sample]], probe: Probe) -> bool:
+    return all(
+        is_settled([sample[name].value(probe.unit_of(name)) for sample in taken])
+        for name in taken[0]
+    )
 
 
 def _by_name(sample: Any) -> dict[str, Sample]:
@@ -136,7 +156,9 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             case = case_from_json(request["case"], "request")
             if case.probe not in probes:
                 probes[case.probe] = load_probe(request["probe"])
-            runs = measure(probes[case.probe], case, lab, request["process"], request["samples"])
+            runs = measure(
+                probes[case.probe], case, lab, request["process"], tuple(request["samples"])
+            )
             answer = {name: run_to_json(run) for name, run in runs.items()}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()

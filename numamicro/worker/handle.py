@@ -71,13 +71,18 @@ class Worker:
         probe: Probe,
         case: Case,
         process: int,
-        samples: int,
+        samples: tuple[int, int],
         deadline: float,
         stop: StopRequest | None = None,
     ) -> dict[str, Run]:
         """Ask for one case and wait at most `deadline` seconds; give a run for each value it has.
 
         A crash or a hang is such a run too, and ends the worker.
+
+        Parameters
+        ----------
+        samples : tuple of int
+            At least and at most how many; see :class:`numamicro.wishes.Level`.
 
         Raises
         ------
