@@ -357,6 +357,15 @@ def barrier(team: Team, repetitions: int) -> tuple[int, int, int]:
         As for `read`.
     """
 
+def end_with_parent() -> None:
+    """Have the kernel end this process when its parent ends, however that happens.
+
+    Raises
+    ------
+    OSError
+        The kernel refuses.
+    """
+
 def kernels() -> list[tuple[str, str, int, int, int, int]]:
     """Give what this CPU can run, widest vectors first.
 

@@ -2,7 +2,8 @@
 """The only door to the C below: one function each, one error check, the lock released."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport EBUSY
+from libc.errno cimport EBUSY, errno
+from libc.signal cimport SIGKILL
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -92,6 +93,11 @@ cdef extern from "sync.h" nogil:
         int64_t strays
     int sync_ping(c_team *, const c_arena *, size_t offset, uint64_t round_trips, sync_result *)
     int sync_barrier(c_team *, uint64_t repetitions, sync_result *)
+
+cdef extern from "sys/prctl.h" nogil:
+    enum:
+        PR_SET_PDEATHSIG
+    int prctl(int option, ...)
 
 
 cdef int check(int rc, str what) except -1:
@@ -385,6 +391,17 @@ def barrier(Team team not None, uint64_t repetitions):
         rc = sync_barrier(threads, repetitions, &result)
     check(rc, f"meeting of CPUs {list(team.cpus)}")
     return result.elapsed_ns, result.repetitions, result.strays
+
+
+def end_with_parent():
+    """Have the kernel end this process when its parent ends, however that happens.
+
+    Raises
+    ------
+    OSError
+        The kernel refuses.
+    """
+    check(-errno if prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) else 0, "prctl")
 
 
 def kernels():

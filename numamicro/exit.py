@@ -22,8 +22,9 @@ class Exit(IntEnum):
 
 
 def status_of(matrix: CostMatrix) -> Exit:
-    """Give the status of a finished run: waived and skipped cells are no failure."""
-    from numamicro.matrix import FAILED_STATES
+    """Give the status of a finished run: waived and skipped cells are no failure, none ok is."""
+    from numamicro.matrix import FAILED_STATES, State
 
-    failed = any(cell.state in FAILED_STATES for cell in matrix.measurements)
+    states = {cell.state for cell in matrix.measurements}
+    failed = bool(states & FAILED_STATES) or State.OK not in states
     return Exit.FAILED_CELLS if failed else Exit.DONE

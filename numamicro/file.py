@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 import time
@@ -16,6 +17,7 @@ from numamicro.case import Case, Place, Route, parse_place
 from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
 from numamicro.topology import Machine, Note
+from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +34,10 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 Json = dict[str, Any]
 
 _MOST = 2**63
+_LEAST_SECONDS = 1e-15
+"""Shorter than any clock's step: a rate over less would pass what a float holds."""
+_MOST_BYTES = 1 << 30
+"""Far more than any machine's result, and less than would fill a memory."""
 _NAMES: dict[type, str] = {
     dict: "an object",
     list: "a list",
@@ -194,24 +200,52 @@ def read_matrix(path: Path) -> CostMatrix:
     NumamicroError
         It cannot be read, is cut short, is newer than this program, or lacks a key.
     """
+    return matrix_from_json(_parsed(_text_of(path), path), str(path))
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) <= _MOST_BYTES:
+            return data.decode()
     except OSError as error:
         raise NumamicroError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise NumamicroError(f"{path} is no result file: it is not text") from error
+    raise NumamicroError(f"{path} is no result file: it is larger than {bytes_text(_MOST_BYTES)}")
+
+
+def _parsed(text: str, path: Path) -> object:
     try:
-        document = json.loads(text, parse_constant=partial(_refuse, str(path)))
-    except (json.JSONDecodeError, RecursionError, ValueError) as error:
-        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise NumamicroError(
-            f"{path} is no complete result file: its JSON breaks off{where}"
-        ) from error
-    return matrix_from_json(document, str(path))
+        return json.loads(
+            text,
+            parse_constant=partial(_refuse, str(path)),
+            parse_float=partial(_finite, str(path)),
+        )
+    except json.JSONDecodeError as error:
+        raise NumamicroError(f"{path} is no {_fault(text, error)}") from error
+    except (RecursionError, ValueError) as error:
+        raise NumamicroError(f"{path} is no result file: its JSON is absurd") from error
+
+
+def _fault(text: str, error: json.JSONDecodeError) -> str:
+    """Tell what was cut short, as a full disk leaves it, from what never was a result."""
+    whole = text.strip()
+    if not whole:
+        return "result file: it is empty"
+    if whole.startswith("{") and not (whole.endswith("}") and text[error.pos :].strip()):
+        return f"complete result file: its JSON breaks off at line {error.lineno}"
+    return f"result file: line {error.lineno} is not JSON"
 
 
 def _refuse(where: str, constant: str) -> NoReturn:
-    raise NumamicroError(f"{where} holds {constant}, which is neither a figure nor JSON")
+    raise NumamicroError(f"{where} holds {constant:.40}, which is neither a figure nor JSON")
+
+
+def _finite(where: str, text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(where, text)
 
 
 def matrix_from_json(document: object, where: str) -> CostMatrix:
@@ -353,6 +387,7 @@ def _is_sample(document: object) -> bool:
         isinstance(document, list)
         and [type(value) for value in document] in ([float, int, int], [int, int, int])
         and all(0 < value < _MOST for value in document)
+        and document[0] >= _LEAST_SECONDS
     )
 
 

@@ -114,10 +114,11 @@ class Journal:
         self.label = label if isinstance(label, str) and self.label is None else self.label
         written = header.get("run")
         known = written if isinstance(written, dict) else {}
-        changed = [key for key in identity if known.get(key) != identity[key]]
+        changed = _changed(known, identity)
         if changed:
+            differ = "differs" if len(changed) == 1 else "differ"
             raise NumamicroError(
-                f"{self.path} is of another run ({', '.join(changed)} differ): give the same "
+                f"{self.path} is of another run ({', '.join(changed)} {differ}): give the same "
                 "options on the same boot, or remove it"
             )
 
@@ -229,3 +230,15 @@ class Journal:
                 self.fault = "No space left on device"
         except OSError as error:
             self.fault = error.strerror
+
+
+def _changed(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Name what differs; of groups, the entries within."""
+    names: list[str] = []
+    for key, value in wanted.items():
+        if known.get(key) == value:
+            continue
+        inner = known.get(key)
+        both = isinstance(value, dict) and isinstance(inner, dict)
+        names += _changed(inner, value) if both and inner else [key]
+    return names

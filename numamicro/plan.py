@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -126,6 +126,7 @@ def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan
     """
     _check_wishes(machine, wishes, probes)
     planned = [item for probe in probes for item in _plan_probe(probe, machine, wishes)]
+    _check_operations(machine, wishes, probes)
     if not any(item.waived is None for item in planned):
         raise NumamicroError(_why_nothing(planned))
     if wishes.memory is not None:
@@ -148,8 +149,19 @@ def _check_wishes(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> 
     for name in wishes.only:
         if name.partition("/")[0] not in names:
             raise NumamicroError(
-                f"--only {name}: there is no such probe; there are {', '.join(sorted(names))}"
+                f"--only {name}: there is no such measurement; there are {', '.join(sorted(names))}"
             )
+
+
+def _check_operations(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> None:
+    """Refuse an operation that its probe lacks, as far as the probe has any on this machine."""
+    for name in wishes.only:
+        named, _, operation = name.partition("/")
+        (probe,) = (each for each in probes if each.name == named)
+        everything = replace(wishes, only=(named,), nodes=(), threads=())
+        known = list(dict.fromkeys(case.operation for case in probe.cases(machine, everything)))
+        if operation and known and operation not in known:
+            raise NumamicroError(f"--only {name}: {named} has {', '.join(known)}")
 
 
 def _check_memory(planned: Sequence[Planned]) -> None:

@@ -102,6 +102,9 @@ def test_one_allowed_cpu_is_all_that_is_used() -> None:
         (["matrix", "--nodes", "77"], "node77"),
         (["matrix", "--nodes", "x"], "--nodes x"),
         (["matrix", "--only", "nonsense"], "nonsense"),
+        (["matrix", "--only", "latency/foo"], "latency has load"),
+        (["matrix", "--only", "bandwidth", "--only", "latency/foo"], "latency has load"),
+        (["matrix", "--label", "two\nlines"], "--label"),
         (["matrix", "--threads", "100000"], "--threads"),
         (["matrix", "--memory", "1M"], "last-level cache"),
         (["matrix", "--memory", "900T"], "may be used"),
@@ -195,7 +198,12 @@ def test_a_killed_run_can_be_resumed(started: tuple[subprocess.Popen[str], Path]
     child.communicate(timeout=30)
     assert "--resume" in one_sentence(numamicro(*QUICK, "-o", str(output)))
     other = numamicro(*QUICK, "--seed", "2", "-o", str(output), "--resume")
-    assert "another run" in one_sentence(other)
+    assert "another run (seed differs)" in one_sentence(other)
+    fewer = numamicro(
+        *QUICK, "-o", str(output), "--resume", preexec_fn=lambda: os.sched_setaffinity(0, {0})
+    )
+    if len(os.sched_getaffinity(0)) > 1:
+        assert "usable_cpus differs" in one_sentence(fewer)
     assert numamicro(*QUICK, "-o", str(output), "--resume").returncode == 0
 
 
@@ -249,6 +257,58 @@ if __name__ == "__main__":
     from numamicro.cli import main
     sys.exit(main())
 """
+
+
+def test_an_earlier_result_is_replaced_only_with_a_word(measured: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    output.write_text(measured.read_text())
+    result = numamicro(*SHORT, "-o", str(output))
+    assert "earlier result" in result.stderr
+    assert {cell.case.probe for cell in read_matrix(output).measurements} == {"bandwidth"}
+
+
+def test_a_run_that_measured_nothing_is_no_success(tmp_path: Path) -> None:
+    result = numamicro(*SHORT, "--time", "0.001", "-q")
+    assert result.returncode == 3
+
+
+def test_a_device_gets_no_journal_beside_it() -> None:
+    result = numamicro(*SHORT, "-q", "-o", "/dev/full")
+    assert "/dev/full" in one_sentence(result)
+    assert not os.path.exists("/dev/full.part")
+
+
+def test_the_users_encoding_is_not_the_workers() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "utf-16"}
+    result = subprocess.run(
+        [sys.executable, "-m", "numamicro", *SHORT, "--json", "-q"],
+        capture_output=True,
+        env=environment,
+        timeout=120,
+    )
+    assert result.returncode == 0
+    cells = json.loads(result.stdout.decode("utf-16"))["measurements"]
+    assert {cell["state"] for cell in cells} == {"ok"}
+
+
+def test_a_worker_ends_with_its_parent(started: tuple[subprocess.Popen[str], Path]) -> None:
+    child, _ = started
+    with open(f"/proc/{child.pid}/task/{child.pid}/children") as file:
+        workers = [int(pid) for pid in file.read().split()]
+    child.kill()
+    child.communicate(timeout=30)
+    end = time.monotonic() + 5
+    while any(map(runs, workers)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not any(map(runs, workers))
+
+
+def runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
 
 
 def test_an_outsiders_probe_runs_through_plan_worker_file_and_show(tmp_path: Path) -> None:

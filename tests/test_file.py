@@ -431,15 +431,22 @@ def test_the_sentence_says_where_and_what(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "is no complete result file: its JSON breaks off at line 1"),
+        (b"", "is no result file: it is empty"),
         (b'{"schema": 1,\n', "is no complete result file: its JSON breaks off at line 2"),
-        (b"[" * 100_000, "is no complete result file: its JSON breaks off"),
+        (
+            b'{"schema": 1, "tool": "numami',
+            "is no complete result file: its JSON breaks off at line 1",
+        ),
+        (b"# numamicro\n", "is no result file: line 1 is not JSON"),
+        (b'{"schema": 1}}', "is no result file: line 1 is not JSON"),
+        (b"[" * 100_000, "is no result file: its JSON is absurd"),
+        (b'{"schema": 1, "budget": 1e999}', "holds 1e999, which is neither a figure nor JSON"),
         (b'{"schema": 1, "budget": NaN}', "holds NaN, which is neither a figure nor JSON"),
         (b'{"schema": 1, "budget": -Infinity}', "holds -Infinity, which is neither a figure nor"),
-        (b'{"schema": ' + b"9" * 5000 + b"}", "is no complete result file: its JSON breaks off"),
+        (b'{"schema": ' + b"9" * 5000 + b"}", "is no result file: its JSON is absurd"),
         (b"\xff\xfe{", "is no result file: it is not text"),
     ],
-    ids=["empty", "cut", "deep", "nan", "infinity", "long", "binary"],
+    ids=lambda value: value[:20].decode(errors="replace") if isinstance(value, bytes) else "",
 )
 def test_what_is_no_json_is_said_so(tmp_path: Path, content: bytes, sentence: str) -> None:
     path = tmp_path / "odd.json"

@@ -276,8 +276,8 @@ def test_a_changed_value_is_refused_or_harmless(path: Path, data: st.DataObject)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"boot_id": "000000000000"}, "(boot_id differ)"),
-        ({"plan": {"level": "default", "only": []}}, "(plan differ)"),
+        ({"boot_id": "000000000000"}, "(boot_id differs)"),
+        ({"plan": {"level": "default", "only": []}}, "(level differs)"),
         ({"tool": "numamicro 2", "boot_id": None}, "(boot_id, tool differ)"),
     ],
 )

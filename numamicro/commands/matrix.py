@@ -88,13 +88,13 @@ def run(arguments: argparse.Namespace) -> int:
     plan = make_plan(machine, wishes, all_probes())
     if arguments.list:
         return _print_plan(plan, arguments.format)
-    target = _target(arguments.output)
+    target = _target(arguments.output, quiet=arguments.quiet or arguments.resume)
     if output.is_closed() and target is None:
         raise NumamicroError("standard output is closed: name a file with -o to keep the result")
     return _measure(plan, machine, arguments, target)
 
 
-def _target(name: str | None) -> Path | None:
+def _target(name: str | None, *, quiet: bool) -> Path | None:
     """Give the file to write; what cannot be one is refused before anything is measured."""
     if name is None:
         return None
@@ -110,13 +110,24 @@ def _target(name: str | None) -> Path | None:
         raise NumamicroError(f"-o '{name}' is a folder: name a file in it")
     if head and b'"schema"' not in head:
         raise NumamicroError(f"{name} exists and is no result of numamicro: name another file")
+    if head and not quiet:
+        output.say(f"{name} holds an earlier result, which this run will replace when it ends")
     return target
+
+
+def _beside(target: Path | None) -> Path | None:
+    """Give where the journal stands: nowhere for a pipe or a device, which nobody resumes."""
+    if target is None or (target.exists() and not target.is_file()):
+        return None
+    return target.with_name(f"{target.name}.part")
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
     from numamicro.units import parse_bytes, parse_seconds
     from numamicro.wishes import LEVELS, Wishes
 
+    if arguments.label is not None and not arguments.label.isprintable():
+        raise NumamicroError("--label: write one line of plain text")
     if not 0 <= arguments.seed < 2**63:
         raise NumamicroError(f"--seed {arguments.seed}: write a whole number from 0 to 2^63 - 1")
     return Wishes(
@@ -142,8 +153,14 @@ def _measure(
     from numamicro.stop import StopRequest
 
     header = _header(plan, machine, arguments.label)
-    journal = Journal(target.with_name(f"{target.name}.part") if target else None)
-    identity = {"plan": header.plan, "boot_id": header.boot_id, "tool": header.tool}
+    journal = Journal(_beside(target))
+    identity = {
+        "plan": header.plan,
+        "boot_id": header.boot_id,
+        "tool": header.tool,
+        "usable_cpus": [cpu.id for cpu in machine.cpus if cpu.usable],
+        "targets": [each.id for each in machine.targets],
+    }
     journal.label = arguments.label
     if arguments.resume:
         journal.resume(identity)

@@ -10,7 +10,7 @@ from numamicro.errors import NumamicroError
 if TYPE_CHECKING:
     import argparse
 
-STYLES = ("plain", "github", "pipe", "grid", "html", "latex", "tsv", "json")
+STYLES = ("plain", "github", "pipe", "grid", "html", "latex", "json")
 _MOST_NUMBERS = 100_000
 
 

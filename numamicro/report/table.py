@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numamicro.case import AnyPlace, Param
     from numamicro.topology import Machine
 
-FORMATS = ("plain", "github", "pipe", "grid", "html", "latex", "tsv")
+FORMATS = ("plain", "github", "pipe", "grid", "html", "latex")
 """What :func:`render` can write; all but plain are tabulate's."""
 
 
@@ -229,7 +229,7 @@ def _notes(matrix: CostMatrix) -> list[str]:
     header = matrix.header
     notes = [note.text for note in warnings_of(header.setting, header.machine)]
     notes += [note.text for note in header.machine.notes]
-    notes += [warning.text for cell in matrix.measurements for warning in cell.warnings]
+    notes += _warnings(matrix)
     if fewest := _fewest_processes(matrix):
         notes.append(
             f"a single process measured {fewest} of the cells: indicative, for another process "
@@ -240,6 +240,18 @@ def _notes(matrix: CostMatrix) -> list[str]:
     if small:
         notes.append(f"{len(small)} cells got no huge pages: their bandwidth includes TLB misses")
     return list(dict.fromkeys(notes))
+
+
+def _warnings(matrix: CostMatrix) -> list[str]:
+    """Give each warning once, with how many cells have it and the first of them."""
+    cells: dict[str, list[str]] = defaultdict(list)
+    for cell in matrix.measurements:
+        for warning in cell.warnings:
+            cells[warning.text].append(cell.case.key)
+    return [
+        f"{text} ({len(keys)} cell{'s' if len(keys) > 1 else ''}, the first is {keys[0]})"
+        for text, keys in cells.items()
+    ]
 
 
 def _fewest_processes(matrix: CostMatrix) -> int:

@@ -166,11 +166,16 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 def main() -> None:
     """Serve on standard input and output; what a probe prints goes to standard error instead."""
+    from numamicro._cpu import end_with_parent
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     faulthandler.enable()
+    end_with_parent()
+    # Not sys.stdin: the user's PYTHONIOENCODING is for the user's terminal.
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    serve(sys.stdin, answers)
+    serve(requests, answers)
 
 
 if __name__ == "__main__":

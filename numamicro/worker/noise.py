@@ -58,7 +58,7 @@ class Noise:
             found.append(
                 Note(
                     "foreign-load",
-                    "other programs used the CPUs while some cells were timed: stop them and "
+                    "other programs used the CPUs while this was timed: stop them and "
                     "measure again",
                 )
             )
@@ -66,8 +66,8 @@ class Noise:
             found.append(
                 Note(
                     "steal",
-                    "the hypervisor took the CPUs away while some cells were timed: its other "
-                    "guests are part of these figures",
+                    "the hypervisor took the CPUs away while this was timed: its other "
+                    "guests are part of the figure",
                 )
             )
         return tuple(found)
