@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 30.0
 """A worker that gives no answer for this long, and ten times its estimate, is taken to hang."""
 
+# A short budget fills the essential matrices in every process before it widens any of them.
+_PHASES = (
+    (Priority.CLASSES, Priority.PAIRS),
+    (Priority.OTHER_CLASSES,),
+    (Priority.OTHER_PAIRS, Priority.SWEEPS),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -79,10 +86,10 @@ class Runner:
             if item.waived:
                 self._journal.close_case(item.case, item.probe.unit, State.WAIVED, item.waived)
         try:
-            for process in range(self._plan.wishes.level.processes):
-                for priority in Priority:
-                    items = [item for item in self._plan.to_measure if item.priority is priority]
-                    self._block(process, items)
+            for priorities in _PHASES:
+                for process in range(self._plan.wishes.level.processes):
+                    for priority in priorities:
+                        self._block(process, self._of(priority))
             if self._plan.wishes.refines:
                 self._refine()
         except Stopped:
@@ -94,6 +101,9 @@ class Runner:
         budget = f"the budget of {self._plan.wishes.budget:.0f} s was spent; --time gives more"
         self._close_open_cases(State.SKIPPED, Note("budget", budget))
         return True
+
+    def _of(self, priority: Priority) -> list[Planned]:
+        return [item for item in self._plan.to_measure if item.priority is priority]
 
     def _refine(self) -> None:
         """Spend what is left on further processes for the figures that are not known well yet."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from numamicro.case import Case, Param, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
-from numamicro.probes.probe import SIZE_CODES
+from numamicro.probes.probe import SIZE_CODES, WARM_UP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 BEST = "best"
 """In a planned case: the value that won on the route it follows, known only once that is measured."""
 
+START_SECONDS = 0.3
+"""For a worker to start; there is one for each initiator in each block."""
+
 LookUp: TypeAlias = Callable[[Case], Measurement | None]
 
 
@@ -35,7 +38,9 @@ class Priority(IntEnum):
 
     CLASSES = 0  # one route of each locality class, swept
     PAIRS = 1  # every other route, with the values that won
-    SWEEPS = 2  # curves, and the rest of the sweeps
+    OTHER_CLASSES = 2  # the same of what is not essential
+    OTHER_PAIRS = 3
+    SWEEPS = 4  # curves, and the rest of the sweeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,9 @@ class Plan:
     @property
     def wanted(self) -> float:
         """Estimate of all that is planned, over all processes."""
-        return sum(item.seconds for item in self.to_measure) * self.wishes.level.processes
+        workers = {(item.priority, item.case.route.source) for item in self.to_measure}
+        a_process = sum(item.seconds for item in self.to_measure) + START_SECONDS * len(workers)
+        return a_process * self.wishes.level.processes
 
     def in_order(self, cells: Iterable[Measurement]) -> tuple[Measurement, ...]:
         """Give cells as the plan has their probes and operations, whatever order they were
@@ -132,7 +139,7 @@ def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan
     if wishes.memory is not None:
         _check_memory(planned)
     planned.sort(key=lambda item: item.priority)
-    return Plan(wishes, tuple(planned))
+    return Plan(wishes, _sharing_buffers(planned, machine))
 
 
 def _check_wishes(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> None:
@@ -198,13 +205,18 @@ def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Plan
             yield from _all(probe, cases, machine, wishes, Priority.SWEEPS)
             continue
         kind = (*_class(machine, route), *rest)
+        first, other = (
+            (Priority.CLASSES, Priority.PAIRS)
+            if probe.essential(cases[0], machine)
+            else (Priority.OTHER_CLASSES, Priority.OTHER_PAIRS)
+        )
         if kind not in representatives:
             representatives[kind] = tuple(cases)
-            yield from _all(probe, cases, machine, wishes, Priority.CLASSES)
+            yield from _all(probe, cases, machine, wishes, first)
         elif len(cases) == 1:
-            yield from _all(probe, cases, machine, wishes, Priority.PAIRS)
+            yield from _all(probe, cases, machine, wishes, other)
         else:
-            yield _follow(probe, cases[-1], representatives[kind], machine, wishes)
+            yield _follow(probe, cases[-1], other, representatives[kind], machine, wishes)
             if route.source == route.target:
                 yield from _all(probe, cases, machine, wishes, Priority.SWEEPS)
 
@@ -226,6 +238,21 @@ def _class(machine: Machine, route: Route) -> tuple[str, ...]:
     return (machine.locality(route.source, route.target), *kinds)
 
 
+def _sharing_buffers(planned: Iterable[Planned], machine: Machine) -> tuple[Planned, ...]:
+    """Take the first touch out of the estimate of a case that finds its buffer in its worker."""
+    touched = set()
+    shared = []
+    for item in planned:
+        case = item.case
+        buffer = (item.priority, case.route, case.get("bytes"), case.get("pages"))
+        if not item.waived and buffer in touched:
+            asked = item.otherwise or case
+            item = replace(item, seconds=item.seconds - item.probe.cost(asked, machine).touch)
+        touched.add(buffer)
+        shared.append(item)
+    return tuple(shared)
+
+
 def _all(
     probe: Probe, cases: Iterable[Case], machine: Machine, wishes: Wishes, priority: Priority
 ) -> Iterator[Planned]:
@@ -234,13 +261,18 @@ def _all(
 
 
 def _follow(
-    probe: Probe, case: Case, rivals: tuple[Case, ...], machine: Machine, wishes: Wishes
+    probe: Probe,
+    case: Case,
+    priority: Priority,
+    rivals: tuple[Case, ...],
+    machine: Machine,
+    wishes: Wishes,
 ) -> Planned:
     followed = case.having(**dict.fromkeys(probe.swept, BEST))
     return Planned(
         followed,
         probe,
-        Priority.PAIRS,
+        priority,
         _seconds(probe, case, machine, wishes),
         rivals=rivals,
         otherwise=case,
@@ -249,4 +281,5 @@ def _follow(
 
 def _seconds(probe: Probe, case: Case, machine: Machine, wishes: Wishes) -> float:
     cost = probe.cost(case, machine)
-    return cost.set_up + cost.sample * wishes.level.samples
+    sampling = cost.sample * wishes.level.samples
+    return cost.touch + cost.set_up + WARM_UP_SECONDS + sampling

@@ -16,7 +16,7 @@ from numamicro.probes import PROBES
 from numamicro.probes.probe import CACHE_FACTOR, MEMORY_SHARE
 from numamicro.topology import Machine, discover
 from numamicro.units import GIB, MIB
-from numamicro.wishes import DEFAULT, QUICK, THOROUGH, Wishes
+from numamicro.wishes import DEFAULT, QUICK, THOROUGH, Level, Wishes
 from tests.topology import trees
 
 if TYPE_CHECKING:
@@ -64,6 +64,20 @@ def test_64_node_pairs_are_not_64_sweeps(epyc: Machine, level: object) -> None:
     assert plan.seconds <= level.seconds
 
 
+@pytest.mark.parametrize(("level", "most"), [(QUICK, 60.0), (DEFAULT, 300.0)])
+def test_the_essential_matrices_of_64_pairs_fit_the_budget(
+    epyc: Machine, level: Level, most: float
+) -> None:
+    plan = make_plan(replace(epyc, huge_page_bytes=2 * MIB), Wishes(level=level), PROBES)
+    essential = [item for item in plan.to_measure if item.priority <= Priority.PAIRS]
+    routes_of = {
+        probe: {str(item.case.route) for item in essential if item.case.probe == probe}
+        for probe in ("bandwidth", "latency")
+    }
+    assert {len(found) for found in routes_of.values()} == {64}
+    assert replace(plan, planned=tuple(essential)).wanted < most
+
+
 def test_classes_come_before_pairs_before_sweeps(epyc: Machine) -> None:
     order = [item.priority for item in make_plan(epyc, Wishes(), PROBES).planned]
     assert order == sorted(order)
@@ -93,7 +107,7 @@ def test_a_follower_takes_what_won_on_its_class(epyc: Machine) -> None:
     follower = next(
         item for item in plan.planned if item.case.route == route and item.case.probe == "bandwidth"
     )
-    rates = {(1, "4-stream"): 5.0, (16, "1-stream"): 9.0, (24, "1-stream"): 7.0}
+    rates = {(1, "4-stream"): 5.0, (24, "1-stream"): 9.0, (24, "4-stream"): 7.0}
 
     def look_up(case: Case) -> Measurement | None:
         assert str(case.route) == "node0>node4"
@@ -104,7 +118,7 @@ def test_a_follower_takes_what_won_on_its_class(epyc: Machine) -> None:
         return Measurement.of_runs(case, "B/s", (run,))
 
     resolved = follower.resolve(look_up, 48)
-    assert (resolved.route, resolved["threads"], resolved["variant"]) == (route, 16, "1-stream")
+    assert (resolved.route, resolved["threads"], resolved["variant"]) == (route, 24, "1-stream")
     assert follower.resolve(look_up, 4)["threads"] == 4
     fallback = follower.resolve(lambda case: None, 48)
     assert BEST not in dict(fallback.params).values()
@@ -115,11 +129,11 @@ def test_a_failed_rival_never_wins(epyc: Machine) -> None:
     follower = next(item for item in plan.planned if item.rivals)
 
     def look_up(case: Case) -> Measurement:
-        good = case["threads"] == 2
+        good = case["threads"] == 1
         run = Run(0, (Sample(1.0, 1 if good else 10**12),), state=State.OK if good else State.WRONG)
         return Measurement.of_runs(case, "B/s", (run,))
 
-    assert follower.resolve(look_up, 48)["threads"] == 2
+    assert follower.resolve(look_up, 48)["threads"] == 1
 
 
 def test_memory_only_nodes_are_targets_and_cpu_only_nodes_initiators(tmp_path: Path) -> None:

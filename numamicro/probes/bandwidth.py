@@ -21,7 +21,7 @@ from numamicro.probes.probe import (
     windowed,
 )
 from numamicro.units import MIB
-from numamicro.wishes import QUICK
+from numamicro.wishes import QUICK, THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,7 +62,10 @@ class Bandwidth(Probe):
     def _sweep(self, operation: str, machine: Machine, wishes: Wishes) -> Iterator[Case]:
         for route in _routes(machine, wishes):
             size = buffer_bytes(route, machine, wishes, USUAL_BYTES)
-            for threads in thread_counts(route.source, machine, wishes):
+            curve = wishes.level is THOROUGH or (
+                operation == "read" and route.source == route.target
+            )
+            for threads in thread_counts(route.source, machine, wishes, curve=curve):
                 for variant in VARIANTS[operation]:
                     yield Case.of(
                         self.name,
@@ -78,12 +81,19 @@ class Bandwidth(Probe):
         """Say when the buffer cannot be had beyond the caches."""
         return unfit(case, machine)
 
+    def essential(self, case: Case, machine: Machine) -> bool:
+        """Reads between all nodes make the matrix; stores cost more wherever reads do."""
+        places = (case.route.source, case.route.target)
+        kinds = {getattr(place, "kind", "") for place in places}
+        return case.operation == "read" and kinds == {"node"}
+
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate from a slow core: a first touch, then one pass a sample."""
         size = case.number("bytes")
         threads = case.get("threads")
         cores = threads if isinstance(threads, int) else 1
-        return Cost(touch_seconds(size), size / min(_CORE_RATE * cores, _SOCKET_RATE))
+        a_pass = size / min(_CORE_RATE * cores, _SOCKET_RATE)
+        return Cost(a_pass, a_pass, touch_seconds(case, machine, size))
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
@@ -151,15 +161,18 @@ class Kernel:
     bus_ratio: float
 
 
-def thread_counts(source: AnyPlace, machine: Machine, wishes: Wishes) -> list[int]:
-    """Give the team sizes to try on an initiator: 1 and every core, with powers of 2 between.
+def thread_counts(
+    source: AnyPlace, machine: Machine, wishes: Wishes, *, curve: bool = True
+) -> list[int]:
+    """Give the team sizes to try on an initiator: 1 and every core, for a curve also the powers of
+    2 between and every CPU.
 
     The counts beyond the cores use SMT siblings.
     """
     cpus, cores = len(machine.usable_cpus(source)), machine.cores(source)
     if wishes.threads:
         return [count for count in sorted(set(wishes.threads)) if count <= cpus]
-    if wishes.level is QUICK:
+    if wishes.level is QUICK or not curve:
         return sorted({1, cores})
     return sorted({1, cores, cpus} | {2**power for power in range(1, cores.bit_length())} - {0})
 

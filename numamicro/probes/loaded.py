@@ -65,7 +65,7 @@ class Loaded(Probe):
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate with 500 ns a load under load."""
-        return Cost(2 * touch_seconds(case.number("bytes")), STEPS * 500e-9)
+        return Cost(0.2, STEPS * 500e-9, 2 * touch_seconds(case, machine, case.number("bytes")))
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:

@@ -36,15 +36,20 @@ SIZE_CODES = ("fits-cache", "too-little-memory")
 WINDOW_SECONDS = 0.01
 """A sample lasts at least this long, so that starting and stopping a team is lost in it."""
 
+WARM_UP_SECONDS = 0.1
+"""Time for the clock to rise and the branch predictors to settle; what it brings is dropped."""
+
 TakeSample: TypeAlias = Callable[[], Sample | Mapping[str, Sample]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a case takes, in seconds: once to set up, and for each sample."""
+    """What a case takes, in seconds: once to set up, for each sample, and for the first touch of
+    its buffer, which a case that finds it in its worker is spared."""
 
     set_up: float
     sample: float
+    touch: float = 0.0
 
 
 class CaseFailed(Exception):
@@ -91,6 +96,10 @@ class Probe(ABC):
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Say why a case does not apply on this machine; None when it does."""
         return None
+
+    def essential(self, case: Case, machine: Machine) -> bool:
+        """Tell whether a case belongs to the matrices that come before all else."""
+        return True
 
     @abstractmethod
     def cost(self, case: Case, machine: Machine) -> Cost:
@@ -176,6 +185,11 @@ def unfit(case: Case, machine: Machine) -> Note | None:
     return None
 
 
-def touch_seconds(size: int) -> float:
-    """Estimate the first touch of a buffer: the kernel zeroes each page, then it is filled."""
-    return 2.0 * size / GIB
+def touch_seconds(case: Case, machine: Machine, size: int) -> float:
+    """Estimate the first touch of a buffer: the kernel zeroes each page, then it is filled.
+
+    All cores of the initiator share the work. A guest may wait for its host to find the memory,
+    which no number of cores makes faster.
+    """
+    busy = min(machine.cores(case.route.source), 4)
+    return (2.0 if machine.hypervisor else 0.6 / max(busy, 1)) * size / GIB

@@ -74,8 +74,13 @@ class Together(Probe):
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate with 20 GB/s a node."""
-        nodes = len(machine.memory_nodes(case.route.target))
-        return Cost(touch_seconds(case.number("bytes")), case.number("bytes") / (20e9 * nodes))
+        size = case.number("bytes")
+        a_pass = size / (20e9 * len(machine.memory_nodes(case.route.target)))
+        return Cost(a_pass, a_pass, touch_seconds(case, machine, size))
+
+    def essential(self, case: Case, machine: Machine) -> bool:
+        """One matrix entry for the whole machine: after those of each route."""
+        return False
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from numamicro.case import Case, parse_place
 from numamicro.file import case_from_json, run_to_json
 from numamicro.matrix import Placement, Run, Sample, State
-from numamicro.probes.probe import CaseFailed, Probe, TakeSample
+from numamicro.probes.probe import WARM_UP_SECONDS, CaseFailed, Probe, TakeSample
 from numamicro.stats import is_settled
 from numamicro.topology import Machine, Note
 from numamicro.worker.lab import Lab, misplaced
@@ -23,9 +23,6 @@ from numamicro.worker.noise import between, snapshot
 
 if TYPE_CHECKING:
     from numamicro.case import AnyPlace
-
-WARM_UP_SECONDS = 0.1
-"""Time for the clock to rise and the branch predictors to settle; what it brings is dropped."""
 
 
 def load_probe(reference: dict[str, str]) -> Probe:
