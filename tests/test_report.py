@@ -63,6 +63,16 @@ def test_the_best_team_is_shown_with_its_size() -> None:
     assert "2T: best with 2 threads" in text
 
 
+def test_bus_bytes_stand_beside_program_bytes_where_they_differ() -> None:
+    plain, streaming = read(0, 0, 1, 20.0), read(0, 0, 2, 10.0)
+    fetched = replace(plain, runs=(replace(plain.runs[0], outcome={"bus_ratio": 1.5}),))
+    text = render(CostMatrix(HEADER, (fetched,)))
+    assert ["node0", "20.0", "(bus", "30.0)"] in rows(text)
+    assert "a plain store first reads its line" in text
+    same = replace(streaming, runs=(replace(streaming.runs[0], outcome={"bus_ratio": 1.0}),))
+    assert "bus" not in render(CostMatrix(HEADER, (same,)))
+
+
 def test_a_spread_is_shown_only_where_it_is_large() -> None:
     assert "±" not in render(CostMatrix(HEADER, (read(0, 0, 1, 10.0, 10.1, 10.2),)))
     wide = render(CostMatrix(HEADER, (read(0, 0, 1, 8.0, 9.0, 10.0, 11.0, 12.0),)))

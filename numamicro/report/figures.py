@@ -38,6 +38,16 @@ def figure(cell: Measurement) -> str | None:
     return f"{text} ±{summary.spread / 2:.0%}" if spreads(cell) else text
 
 
+def bus_figure(cell: Measurement) -> str | None:
+    """Give the rate on the memory bus where a model says that it is not that of the program."""
+    summary = cell.summary()
+    ratios = {run.outcome.get("bus_ratio") for run in cell.runs}
+    ratio = ratios.pop() if len(ratios) == 1 else None
+    if summary is None or not isinstance(ratio, int | float) or ratio == 1:
+        return None
+    return f"bus {scale(cell.unit).text(summary.center * ratio)}"
+
+
 def no_figure(cells: Sequence[Measurement], footnotes: Footnotes) -> str:
     # A failure says more than a cell that was never tried.
     cell = max(cells, key=lambda cell: cell.state in FAILED_STATES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from numamicro.case import Place
 from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, State, best_of
 from numamicro.report.curves import render_curves
-from numamicro.report.figures import Footnotes, figure, no_figure, spreads
+from numamicro.report.figures import Footnotes, bus_figure, figure, no_figure, spreads
 from numamicro.setting import warnings_of
 from numamicro.stats import drifts, is_bimodal
 from numamicro.units import bytes_text, is_rate, scale
@@ -174,6 +174,7 @@ def _cell(table: _Table, source: AnyPlace, target: AnyPlace, footnotes: Footnote
     if best is None or text is None:
         return no_figure(cells, footnotes)
     text = f"{text} {best.case['threads']}T" if table.names_threads else text
+    text = f"{text} ({bus})" if (bus := bus_figure(best)) else text
     return f"{text} *" if _unfinished(cells) else text
 
 
@@ -188,6 +189,8 @@ def _legend(matrix: CostMatrix) -> str:
     threads = [cell.case.number("threads") for table, cell in shown if table.names_threads]
     if threads:
         lines.append(f"{max(threads)}T: best with {max(threads)} threads.")
+    if any(bus_figure(cell) for _, cell in shown):
+        lines.append("bus: what crosses the memory bus, if a plain store first reads its line.")
     if any(spreads(cell) for _, cell in shown):
         lines.append("±: half the distance between the quartiles of all samples.")
     if any(_unfinished(table.cells) for table in _tables(matrix)):

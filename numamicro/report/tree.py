@@ -73,7 +73,7 @@ def _node(node: NumaNode, machine: Machine) -> str:
     if node.backing:
         parts.append(node.backing)
     if node.tier is not None:
-        parts.append(f"tier {node.tier}")
+        parts.append(f"memory tier {node.tier} (lower is faster)")
     if node.side_cache:
         parts.append(f"behind a {bytes_text(node.side_cache)} memory-side cache")
     if not node.cpus:
