@@ -52,6 +52,11 @@ def emit(text: str) -> None:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
+def printable(text: str) -> str:
+    """Take out what would command a terminal: texts of a file are somebody else's."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
+
+
 def flush() -> None:
     """Write what is still held back."""
     emit("")

@@ -1,4 +1,4 @@
-"""How the machine is set: what firmware, kernel and container were told, and what spoils figures.
+"""How the machine is set: what firmware, kernel and container were told.
 
 Keys are dotted names and values plain; None is "unknown", which is never "the same as before".
 """
@@ -8,20 +8,18 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.topology import Note, environment
+from numamicro import rights
+from numamicro.topology import environment
 from numamicro.topology.cpus import CPU
 from numamicro.topology.dimms import peak_of, read_dimms, summary_of
 from numamicro.topology.nodes import NODE
 from numamicro.topology.sysfs import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable
     from pathlib import Path
-
-    from numamicro.topology import Machine
 
 Value: TypeAlias = "str | int | None"
 Reader: TypeAlias = "Callable[[Tree], Value]"
@@ -31,6 +29,12 @@ _DMI = "sys/class/dmi/id"
 _DAMON = "sys/kernel/mm/damon/admin/kdamonds"
 _VULNERABILITIES = f"{CPU}/vulnerabilities"
 _CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+_EDAC = "sys/devices/system/edac/mc"
+_PCI = "sys/bus/pci/devices"
+_GROUPS = "sys/kernel/iommu_groups"
+
+# Displays, accelerators, network cards and NVMe drives, by the first digits of their PCI class.
+_FAR_REACHING = ("0x03", "0x12", "0x02", "0x0108")
 
 # Words of the kernel's command line that move memory, CPUs or clocks. The rest may be private.
 _FLAG = re.compile(
@@ -61,18 +65,6 @@ def read_setting(root: str | Path = "/") -> dict[str, str | int | None]:
     return {key: read(tree) for key, read in READERS.items()}
 
 
-def warnings_of(setting: Mapping[str, Value], machine: Machine) -> tuple[Note, ...]:
-    """Say what will spoil figures here, each with its evidence and its remedy.
-
-    What the machine hides or leaves out is not repeated: see :attr:`Machine.notes`.
-    """
-    return tuple(
-        Note(rule.code, rule.text.format(setting.get(rule.key)))
-        for rule in _RULES
-        if rule.holds(setting, machine)
-    )
-
-
 def _text(path: str) -> Reader:
     def read(tree: Tree) -> Value:
         text = tree.text(path)
@@ -99,11 +91,9 @@ def _over_cpus(file: str) -> Reader:
     """Read a word that each CPU has; where they differ, each word with the number of its CPUs."""
 
     def read(tree: Tree) -> Value:
-        texts = (tree.text(f"{CPU}/cpu{id}/{file}") for id in tree.numbered(CPU, "cpu"))
-        counts = Counter(text[:_LONGEST] for text in texts if text)
-        if len(counts) > 1:
-            return ", ".join(f"{text} x {counts[text]}" for text in sorted(counts))[:_LONGEST]
-        return next(iter(counts), None)
+        texts = [tree.text(f"{CPU}/cpu{id}/{file}") for id in tree.numbered(CPU, "cpu")]
+        kinds = {text[:_LONGEST] for text in texts if text}
+        return _words(texts) if len(kinds) > 1 else next(iter(kinds), None)
 
     return read
 
@@ -113,6 +103,63 @@ def _turbo(tree: Tree) -> Value:
     on = tree.number(f"{CPU}/cpufreq/boost")
     known = on if off is None else 1 - off
     return None if known is None else "on" if known else "off"
+
+
+def _words(texts: Iterable[str | None]) -> Value:
+    """Give the words with the number of each, as in ``DMA x 12, identity x 3``."""
+    counts = Counter(text[:_LONGEST] for text in texts if text)
+    return ", ".join(f"{text} x {counts[text]}" for text in sorted(counts))[:_LONGEST] or None
+
+
+def _iommu(tree: Tree) -> Value:
+    """Read how devices' addresses are translated: the kinds of domain with their number."""
+    return _words(tree.text(f"{_GROUPS}/{group}/type") for group in tree.numbered(_GROUPS, ""))
+
+
+def _unplaced(tree: Tree) -> Value:
+    """Count devices that move much memory and whose node the firmware does not tell."""
+    devices = [
+        device
+        for device in tree.names(_PCI)
+        if (tree.text(f"{_PCI}/{device}/class") or "").startswith(_FAR_REACHING)
+    ]
+    nodes = [tree.number(f"{_PCI}/{device}/numa_node") for device in devices]
+    return sum(node is not None and node < 0 for node in nodes) if devices else None
+
+
+def _channels(tree: Tree) -> Value:
+    """Count the memory channels that hold a module, where a driver for error correction tells."""
+    found = {
+        (controller, channel[1])
+        for controller in tree.numbered(_EDAC, "mc")
+        for kind in ("dimm", "rank")
+        for module in tree.numbered(f"{_EDAC}/mc{controller}", kind)
+        if tree.size(f"{_EDAC}/mc{controller}/{kind}{module}/size")
+        and (where := tree.text(f"{_EDAC}/mc{controller}/{kind}{module}/dimm_location"))
+        and (channel := re.search(r"\bchannel (\d+)", where))
+    }
+    return len(found) or None
+
+
+def _modules(tree: Tree) -> Value:
+    return len(read_dimms(tree)) or None
+
+
+def _pressure(resource: str) -> Reader:
+    """Read the share of the last 10 s in which some process waited, in per cent."""
+
+    def read(tree: Tree) -> Value:
+        found = re.search(
+            r"^some avg10=([0-9.]{1,6})", tree.text(f"proc/pressure/{resource}") or ""
+        )
+        return found[1] if found else None
+
+    return read
+
+
+def _load(tree: Tree) -> Value:
+    found = re.match(r"[0-9.]{1,10} ", tree.text("proc/loadavg") or "")
+    return found[0].strip() if found else None
 
 
 def _flags(tree: Tree) -> Value:
@@ -179,10 +226,12 @@ READERS: dict[str, Reader] = {
     "kernel.flags": _flags,
     "kernel.mitigations": _mitigations,
     "kernel.numa_balancing": _number("proc/sys/kernel/numa_balancing"),
+    "kernel.perf_event_paranoid": _number("proc/sys/kernel/perf_event_paranoid"),
     "vm.zone_reclaim_mode": _number("proc/sys/vm/zone_reclaim_mode"),
     "vm.overcommit_memory": _number("proc/sys/vm/overcommit_memory"),
     "vm.demotion": _text("sys/kernel/mm/numa/demotion_enabled"),
     "vm.damon": _damon,
+    "vm.ksm": _number("sys/kernel/mm/ksm/run"),
     "vm.swap_used": _swap_used,
     "vm.huge_pages": _huge_pages,
     "thp.enabled": _choice(f"{_THP}/enabled"),
@@ -196,108 +245,21 @@ READERS: dict[str, Reader] = {
     "clock.source": _text(_CLOCK),
     "memory.dimms": _dimms,
     "memory.peak": lambda tree: peak_of(read_dimms(tree)),
+    "memory.channels": _channels,
+    "memory.modules": _modules,
+    "pci.unplaced": _unplaced,
+    "iommu.domains": _iommu,
+    "rights.affinity": rights.affinity,
+    "rights.mbind": rights.mbind,
+    "rights.move_pages": rights.move_pages,
+    "rights.perf": rights.perf,
+    "rights.seccomp": rights.seccomp,
+    "now.load": _load,
+    "now.cpu_pressure": _pressure("cpu"),
+    "now.memory_pressure": _pressure("memory"),
     "hypervisor": environment.hypervisor,
     "container": environment.container,
     "bios.vendor": _text(f"{_DMI}/bios_vendor"),
     "bios.version": _text(f"{_DMI}/bios_version"),
     "bios.date": _text(f"{_DMI}/bios_date"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A warning, when it holds, and the key whose value fills the {} in its text."""
-
-    code: str
-    key: str
-    holds: Callable[[Mapping[str, Value], Machine], bool]
-    text: str
-
-
-def _several_nodes(machine: Machine) -> bool:
-    return len(machine.targets) > 1
-
-
-def _slow_governor(setting: Mapping[str, Value], _: Machine) -> bool:
-    # With these drivers "powersave" only means that the hardware chooses, by its preference.
-    self_driven = str(setting.get("cpu.driver")) in ("intel_pstate", "amd-pstate-epp")
-    sparing = "power" in str(setting.get("cpu.preference")).split("_")
-    return "powersave" in str(setting.get("cpu.governor")) and (sparing or not self_driven)
-
-
-def _much_swapped(setting: Mapping[str, Value], machine: Machine) -> bool:
-    used = setting.get("vm.swap_used")
-    total = sum(node.memory or 0 for node in machine.nodes)
-    return isinstance(used, int) and used * 20 > total > 0
-
-
-_RULES = (
-    _Rule(
-        "autonuma",
-        "kernel.numa_balancing",
-        lambda setting, machine: (
-            setting.get("kernel.numa_balancing") not in (None, 0) and _several_nodes(machine)
-        ),
-        "AutoNUMA is on (kernel.numa_balancing = {}) and moves unbound pages to their readers: "
-        "sysctl kernel.numa_balancing=0 as root for steady figures",
-    ),
-    _Rule(
-        "zone-reclaim",
-        "vm.zone_reclaim_mode",
-        lambda setting, machine: (
-            setting.get("vm.zone_reclaim_mode") not in (None, 0) and _several_nodes(machine)
-        ),
-        "vm.zone_reclaim_mode is {}, so a filling node drops its page cache first and stalls: "
-        "sysctl vm.zone_reclaim_mode=0 as root",
-    ),
-    _Rule(
-        "demotion",
-        "vm.demotion",
-        lambda setting, _: setting.get("vm.demotion") in ("true", "1"),
-        "page demotion is on ({}), so idle pages may move to a slower node: write 0 to "
-        "/sys/kernel/mm/numa/demotion_enabled as root",
-    ),
-    _Rule(
-        "damon",
-        "vm.damon",
-        lambda setting, _: setting.get("vm.damon") == "on",
-        "DAMON is {} and samples page accesses, which costs TLB misses: stop it while measuring",
-    ),
-    _Rule(
-        "thp-never",
-        "thp.enabled",
-        lambda setting, _: setting.get("thp.enabled") == "never",
-        "transparent huge pages are off (enabled = {}), so cells with huge pages fall back to "
-        "small ones: write madvise to /sys/kernel/mm/transparent_hugepage/enabled as root",
-    ),
-    _Rule(
-        "thp-defrag-never",
-        "thp.defrag",
-        lambda setting, _: (
-            setting.get("thp.defrag") == "never" and setting.get("thp.enabled") != "never"
-        ),
-        "huge pages are only given where memory is already free in one piece (thp defrag = {}): "
-        "write madvise to /sys/kernel/mm/transparent_hugepage/defrag as root",
-    ),
-    _Rule(
-        "governor",
-        "cpu.governor",
-        _slow_governor,
-        "the CPU frequency governor is {}, which keeps clocks low: "
-        "cpupower frequency-set -g performance as root",
-    ),
-    _Rule(
-        "swap",
-        "vm.swap_used",
-        _much_swapped,
-        "{} bytes are swapped out, so memory is short and pages may come from a disk: "
-        "end other programs first",
-    ),
-    _Rule(
-        "clock",
-        "clock.source",
-        lambda setting, _: setting.get("clock.source") in ("hpet", "acpi_pm", "jiffies", "pit"),
-        "the clock source is {}, which is slow to read and coarse: boot with tsc=reliable if the "
-        "machine's TSC is sound",
-    ),
-)

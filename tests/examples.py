@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from numamicro.case import Case, Param, Place, PlaceSet, Route, node
+from numamicro.finding import Finding, Severity
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
 from numamicro.topology import (
     Access,
@@ -136,6 +137,9 @@ figures = st.floats(0, 2**62)
 shares = st.floats(0, 1)
 params = st.one_of(st.integers(-(2**62), 2**62), st.floats(-1e18, 1e18), st.text(), st.booleans())
 notes = st.builds(Note, st.text(), st.text())
+findings = st.builds(
+    Finding, st.text(), st.sampled_from(Severity), st.text(), st.text(), st.text(), st.text()
+)
 words = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=12)
 
 numbered_places = st.builds(Place, st.sampled_from(NUMBERED_KINDS), ids)
@@ -242,7 +246,7 @@ machines = st.builds(
     hypervisor=optional(st.text()),
     container=optional(st.text()),
     wsl=st.booleans(),
-    notes=tuples(notes),
+    notes=tuples(findings),
 )
 some_samples = st.lists(
     st.builds(Sample, st.floats(1e-9, 1e6), st.integers(1, 2**53), st.integers(1, 2**31)),

@@ -554,11 +554,11 @@ def block(language: str) -> str:
 
 
 def codes() -> Iterator[str]:
-    """Give every code of a note or a failure that stands in the source."""
+    """Give every code of a note, a finding or a failure that stands in the source."""
     for path in Path(file.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             name = ast.unparse(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
-            at = {"Note": 0, "note": 0, "_Rule": 0, "CaseFailed": 1}.get(name)
+            at = {"Note": 0, "Finding": 0, "_on": 1, "CaseFailed": 1}.get(name)
             if isinstance(call, ast.Call) and at is not None and len(call.args) > at:
                 code = call.args[at]
                 if isinstance(code, ast.Constant) and isinstance(code.value, str):

@@ -175,7 +175,7 @@ def _measure(
         cells = judged(plan.in_order(journal.fold()), machine, _peak(header))
         matrix = CostMatrix(header, cells)
         unsaved = _save(matrix, journal, target, finished=finished)
-        print_matrix(matrix, arguments.format)
+        print_matrix(matrix, arguments.format, "numamicro doctor")
     if unsaved is not None:
         raise unsaved
     if stop.signum is not None and not finished:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numamicro.errors import NumamicroError
@@ -20,6 +21,19 @@ def add_format(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--json", dest="format", action="store_const", const="json", help="same as --format json"
     )
+
+
+def checked_root(folder: str) -> str:
+    """Give a folder that stands for ``/``.
+
+    Raises
+    ------
+    NumamicroError
+        It is another folder than ``/`` and holds neither sys nor proc.
+    """
+    if folder != "/" and not (Path(folder, "sys").is_dir() or Path(folder, "proc").is_dir()):
+        raise NumamicroError(f"--root {folder}: there is neither sys nor proc in it")
+    return folder
 
 
 def parse_numbers(text: str, option: str) -> tuple[int, ...]:

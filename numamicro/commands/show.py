@@ -42,8 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def print_matrix(matrix: CostMatrix, style: str) -> None:
-    """Write a matrix to standard output: as tables, or as the document a file holds."""
+def print_matrix(matrix: CostMatrix, style: str, doctor: str = "numamicro doctor FILE") -> None:
+    """Write a matrix to standard output: as tables, or as the document a file holds.
+
+    `doctor` is the command that shows all findings.
+    """
     if style == "json":
         from numamicro.file import matrix_text
 
@@ -51,9 +54,4 @@ def print_matrix(matrix: CostMatrix, style: str) -> None:
         return
     from numamicro.report.table import render
 
-    output.emit(_printable(render(matrix, style)))
-
-
-def _printable(text: str) -> str:
-    """Take out what would command a terminal: texts of a file are somebody else's."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
+    output.emit(output.printable(render(matrix, style, doctor)))

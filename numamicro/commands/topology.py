@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from numamicro import output
-from numamicro.errors import NumamicroError
+from numamicro.commands.options import checked_root
 from numamicro.exit import Exit
 
 _EXAMPLES = """\
@@ -38,9 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Discover the machine and draw it."""
     from numamicro.topology import discover
 
-    if not Path(arguments.root, "sys").is_dir() and not Path(arguments.root, "proc").is_dir():
-        raise NumamicroError(f"--root {arguments.root}: there is neither sys nor proc in it")
-    machine = discover(arguments.root)
+    machine = discover(checked_root(arguments.root))
     if arguments.format == "json":
         import json
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro.case import Place
+from numamicro.doctor import diagnose
 from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, State, best_of
 from numamicro.report.curves import render_curves
 from numamicro.report.figures import Footnotes, bus_figure, figure, no_figure, spreads
-from numamicro.setting import warnings_of
+from numamicro.report.findings import finding_lines
 from numamicro.stats import drifts, is_bimodal
 from numamicro.units import bytes_text, is_rate, scale
 
@@ -43,13 +44,15 @@ class _Table:
         return self.by_route.get((source, target), [])
 
 
-def render(matrix: CostMatrix, style: str = "plain") -> str:
-    """Give the whole matrix as text: machine, one table a cost, legend, notes.
+def render(matrix: CostMatrix, style: str = "plain", doctor: str = "numamicro doctor FILE") -> str:
+    """Give the whole matrix as text: machine, one table a cost, legend, notes, findings.
 
     Parameters
     ----------
     style : str
         One of FORMATS.
+    doctor : str
+        The command that shows all findings.
     """
     footnotes = Footnotes()
     machine = matrix.header.machine
@@ -57,7 +60,9 @@ def render(matrix: CostMatrix, style: str = "plain") -> str:
     tables += render_curves(matrix, style, footnotes)
     blocks = [_heading(matrix), *tables, _legend(matrix), "\n".join(footnotes.lines())]
     notes = "\n".join(f"note: {text}" for text in _notes(matrix))
-    return "\n\n".join(block for block in [*blocks, notes] if block) + "\n"
+    found = diagnose(matrix.header.setting, machine)
+    findings = "\n".join(finding_lines(found, doctor))
+    return "\n\n".join(block for block in [*blocks, notes, findings] if block) + "\n"
 
 
 def _heading(matrix: CostMatrix) -> str:
@@ -229,10 +234,7 @@ def _placement_line(matrix: CostMatrix) -> str:
 
 
 def _notes(matrix: CostMatrix) -> list[str]:
-    header = matrix.header
-    notes = [note.text for note in warnings_of(header.setting, header.machine)]
-    notes += [note.text for note in header.machine.notes]
-    notes += _warnings(matrix)
+    notes = _warnings(matrix)
     if fewest := _fewest_processes(matrix):
         notes.append(
             f"a single process measured {fewest} of the cells: indicative, for another process "

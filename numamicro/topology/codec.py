@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -55,6 +56,8 @@ def _decode(kind: Any, value: Json, where: str) -> Any:
         return {_index(k, where): _decode(item, entry, f"{where}.{k}") for k, entry in entries}
     if kind in (int, float):
         return _number(kind, value, where)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return _member(kind, value, where)
     return _checked(kind, value, where)
 
 
@@ -86,6 +89,16 @@ def _checked(kind: type[T], value: Json, where: str) -> T:
 def _no(kind: type[Any], value: Json, where: str) -> NumamicroError:
     text = f"{where} is {value!r:.60}, not of type {kind.__name__}; mend the file"
     return NumamicroError(text)
+
+
+def _member(kind: type[StrEnum], value: Json, where: str) -> StrEnum:
+    try:
+        return kind(_checked(str, value, where))
+    except ValueError as error:
+        names = ", ".join(kind)
+        raise NumamicroError(
+            f"{where} is {value!r:.60}, not one of {names}; mend the file"
+        ) from error
 
 
 def _number(kind: type[T], value: Json, where: str) -> T:

@@ -25,6 +25,9 @@ def cpu_ids(tree: Tree) -> tuple[tuple[int, ...], frozenset[int]]:
     folders = tree.numbered(CPU, "cpu")
     listed = tree.ids(f"{CPU}/online")
     online = listed or tuple(id for id in folders if _runs(tree, id))
+    if not online and tree.live:
+        # Without /sys the scheduler still tells which CPUs this process may use.
+        online = tuple(os.sched_getaffinity(0))
     return tuple(sorted({*folders, *online})), frozenset(online)
 
 

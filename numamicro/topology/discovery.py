@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numamicro.errors import NumamicroError
+from numamicro.finding import Finding, Severity
 from numamicro.topology import environment
 from numamicro.topology.caches import llcs_of, read_caches, sorts_of
 from numamicro.topology.cpus import allowed_cpus, cpu_ids, read_cpus
-from numamicro.topology.machine import Machine, Note
-from numamicro.topology.nodes import home_nodes, node_ids, read_nodes
+from numamicro.topology.machine import Machine
+from numamicro.topology.nodes import NODE, home_nodes, node_ids, read_nodes
 from numamicro.topology.notes import notes_of
 from numamicro.topology.sysfs import Tree
 
@@ -72,16 +73,33 @@ def discover(root: str | Path = "/") -> Machine:
     return replace(machine, notes=(*notes_of(machine), *_reading_notes(tree)))
 
 
-def _reading_notes(tree: Tree) -> Iterator[Note]:
-    if not node_ids(tree):
-        yield Note(
+def _reading_notes(tree: Tree) -> Iterator[Finding]:
+    if not tree.has("sys/devices/system"):
+        yield Finding(
+            "no-sysfs",
+            Severity.LIMITS,
+            "/sys is missing or empty",
+            f"there is no {tree.root}/sys/devices/system",
+            "nodes, packages and caches are unknown: all CPUs and memory are taken as one node, and "
+            "buffers are sized by a guess",
+            "mount it (docker -v /sys:/sys:ro, or mount -t sysfs sysfs /sys as root)",
+        )
+    elif not node_ids(tree):
+        yield Finding(
             "no-nodes",
-            "the kernel shows no NUMA nodes (built without NUMA, or hidden): all CPUs and memory "
-            "are taken as node 0",
+            Severity.LIMITS,
+            "the kernel shows no NUMA nodes",
+            f"there is no node folder below {tree.root}/{NODE}",
+            "it was built without NUMA, or they are hidden: all CPUs and memory are taken as one node",
+            "boot a kernel with CONFIG_NUMA, without numa=off",
         )
     if tree.garbled:
         paths = sorted(set(tree.garbled))
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        yield Note(
-            "garbled", f"these files make no sense and were left out: {', '.join(paths[:3])}{more}"
+        yield Finding(
+            "garbled",
+            Severity.REMARK,
+            f"these files make no sense: {', '.join(paths[:3])}{more}",
+            "their text is not what the kernel writes there",
+            "they were left out, and what they tell is unknown",
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numamicro.case import Place, PlaceSet
 from numamicro.errors import NumamicroError
+from numamicro.finding import Finding  # noqa: TC001  (the codec asks for the type at run time)
 from numamicro.topology.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a reader must know about the machine: a stable code, and a sentence for people."""
+    """Why something is as it is: a stable code, and a sentence for people."""
 
     code: str
     text: str
@@ -203,7 +204,7 @@ class Machine:
         docker, podman, lxc, ...; None outside.
     wsl : bool
         Whether this is the Windows Subsystem for Linux.
-    notes : tuple of Note
+    notes : tuple of Finding
         What is hidden or left out, and what would show it.
     """
 
@@ -219,7 +220,7 @@ class Machine:
     hypervisor: str | None = None
     container: str | None = None
     wsl: bool = False
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Finding, ...] = ()
 
     def node(self, id: int) -> NumaNode:
         """Give the node with this os index.

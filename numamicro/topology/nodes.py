@@ -38,7 +38,7 @@ def read_nodes(tree: Tree, online: frozenset[int]) -> tuple[NumaNode, ...]:
     allowed = status_ids(tree, "Mems_allowed_list")
     ids = node_ids(tree)
     if not ids:
-        return (_implied(tree, online),)
+        return (_implied(tree, online, allowed),)
     memories = {id: tree.meminfo(f"{NODE}/node{id}/meminfo") for id in ids}
     has_memory = tree.ids(f"{NODE}/has_memory") or tree.ids(f"{NODE}/has_normal_memory")
     sizes = {
@@ -96,14 +96,15 @@ def home_nodes(tree: Tree, nodes: tuple[NumaNode, ...]) -> dict[int, int]:
     return listed | linked
 
 
-def _implied(tree: Tree, online: frozenset[int]) -> NumaNode:
+def _implied(tree: Tree, online: frozenset[int], allowed: tuple[int, ...] | None) -> NumaNode:
     whole_machine = tree.meminfo("proc/meminfo")
+    id = allowed[0] if allowed else 0
     return NumaNode(
-        id=0,
+        id=id,
         cpus=tuple(sorted(online)),
         memory=whole_machine.get("MemTotal"),
         free=whole_machine.get("MemAvailable", whole_machine.get("MemFree")),
-        distances={0: 10},
+        distances={id: 10},
     )
 
 

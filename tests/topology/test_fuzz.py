@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numamicro.case import node
+from numamicro.doctor import diagnose
 from numamicro.errors import NumamicroError
-from numamicro.setting import read_setting, warnings_of
+from numamicro.setting import read_setting
 from numamicro.topology import Machine, discover
 from tests.topology.trees import CPU, NODE, Facts, Node, files_of, plant
 
@@ -138,7 +139,7 @@ def check(root: Path) -> None:
         amounts = (numa_node.memory, numa_node.free, numa_node.offline_memory, numa_node.side_cache)
         assert all(amount is None or amount >= 0 for amount in amounts)
     assert Machine.from_json(json.loads(json.dumps(machine.to_json()))) == machine
-    warnings_of(setting, machine)
+    assert set(machine.notes) <= set(diagnose(setting, machine))
     for initiator in machine.initiators:
         cpus = machine.usable_cpus(node(initiator.id))
         assert cpus

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numamicro.errors import NumamicroError
+from numamicro.finding import Finding
 from numamicro.topology import (
     Access,
     Cache,
@@ -18,7 +19,6 @@ from numamicro.topology import (
     HugePool,
     Llc,
     Machine,
-    Note,
     NumaNode,
     discover,
 )
@@ -99,7 +99,7 @@ machines = st.builds(
     hypervisor=st.none() | st.text(),
     container=st.none() | st.text(),
     wsl=st.booleans(),
-    notes=several(st.builds(Note)),
+    notes=several(st.builds(Finding)),
 )
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from numamicro.case import Place, node
-from numamicro.setting import read_setting, warnings_of
+from numamicro.cli import main
+from numamicro.setting import read_setting
 from numamicro.topology import Machine, discover
 from numamicro.topology.sysfs import parse_list
 
@@ -217,5 +218,11 @@ def test_it_survives_json(tree: tuple[Path, Expected]) -> None:
 def test_its_setting_can_be_read(tree: tuple[Path, Expected]) -> None:
     setting = read_setting(tree[0])
     assert all(value is None or isinstance(value, str | int) for value in setting.values())
-    for note in warnings_of(setting, discover(tree[0])):
-        assert note.text
+
+
+def test_its_doctor(tree: tuple[Path, Expected], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--root", str(tree[0])]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    for note in discover(tree[0]).notes:
+        assert f"{note.severity}: {note.what}\n" in told.out

@@ -1,0 +1,45 @@
+"""What spoils or limits figures on a machine as it is set: rules over setting and machine.
+
+:func:`diagnose` applies them. A rule is a function of both that gives findings; it reads no file,
+so that the setting and machine of a result file can be judged anywhere. Another rule is one more
+entry in :data:`RULES`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numamicro.doctor import clocks, kernel, memory, permissions
+from numamicro.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from numamicro.doctor.rule import Rule, Setting
+    from numamicro.topology import Machine
+
+RULES: tuple[Rule, ...] = (*clocks.RULES, *kernel.RULES, *permissions.RULES, *memory.RULES)
+
+_ORDER = tuple(Severity)
+
+# Here None says that there is none, or no rule asks.
+_NEVER_MISSED = ("hypervisor", "container", "bios.")
+
+
+def diagnose(setting: Setting, machine: Machine) -> tuple[Finding, ...]:
+    """Give all that a reader of figures must know, gravest first.
+
+    Parameters
+    ----------
+    setting : mapping
+        As :func:`numamicro.setting.read_setting` gives it; what is None or missing is unknown, and
+        no rule finds anything in it.
+    machine : Machine
+        Its own notes are among the findings.
+    """
+    found = [finding for rule in RULES for finding in rule(setting, machine)]
+    return tuple(sorted([*found, *machine.notes], key=lambda each: _ORDER.index(each.severity)))
+
+
+def unknown(setting: Setting) -> tuple[str, ...]:
+    """Give the keys that could not be read, on which no rule can say anything."""
+    missing = (key for key, value in setting.items() if value is None)
+    return tuple(key for key in missing if not key.startswith(_NEVER_MISSED))
