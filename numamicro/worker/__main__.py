@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from numamicro.case import Case, parse_place
 from numamicro.file import case_from_json, run_to_json
@@ -18,11 +18,8 @@ from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import WARM_UP_SECONDS, CaseFailed, Probe, TakeSample
 from numamicro.stats import is_settled
 from numamicro.topology import Machine, Note
-from numamicro.worker.lab import Lab, misplaced
+from numamicro.worker.lab import Held, Lab, misplaced, unpinnable
 from numamicro.worker.noise import between, snapshot
-
-if TYPE_CHECKING:
-    from numamicro.case import AnyPlace
 
 
 def load_probe(reference: dict[str, str]) -> Probe:
@@ -44,7 +41,7 @@ def measure(
 ) -> dict[str, Run]:
     """Measure one case and give a run for each value it has; a failure is a run with its reason."""
     lab.begin()
-    found: list[tuple[AnyPlace, str, Placement]] = []
+    found: list[Held] = []
     try:
         with probe.ready(case, lab) as take:
             found += lab.placements()
@@ -60,14 +57,14 @@ def measure(
             process,
             state=failure.state,
             reason=failure.reason,
-            placement=_worst([where for _, _, where in found]),
+            placement=_worst(found),
             outcome=lab.outcome,
         )
         return {"": failed}
     except (Exception, MemoryError) as error:
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         return {"": Run(process, state=State.ERROR, reason=Note("exception", text))}
-    where = _worst([where for _, _, where in found])
+    where = _worst(found)
     lab.note(foreign=noise.foreign, steal=noise.steal, switches=noise.switches)
     return {
         name: Run(
@@ -109,26 +106,27 @@ def _warm_up(take: TakeSample) -> None:
         take()
 
 
-def _refuse_misplaced(found: list[tuple[AnyPlace, str, Placement]]) -> None:
-    for target, pages, where in found:
-        if reason := misplaced(target, pages, where):
+def _refuse_misplaced(found: list[Held]) -> None:
+    for held in found:
+        if reason := misplaced(held):
             raise CaseFailed(State.VOID, reason.code, reason.text)
 
 
-def _worst(found: list[Placement]) -> Placement | None:
+def _worst(found: list[Held]) -> Placement | None:
     """Give the placement with the least share on target; an unknown share is the worst of all."""
-    return min(found, key=lambda where: -1.0 if where.share is None else where.share, default=None)
+    places = [held.where for held in found]
+    return min(places, key=lambda where: -1.0 if where.share is None else where.share, default=None)
 
 
-def _unverified(found: list[tuple[AnyPlace, str, Placement]]) -> tuple[Note, ...]:
+def _unverified(found: list[Held]) -> tuple[Note, ...]:
     """Say what the kernel would not tell about the pages."""
     warnings = []
-    if any(where.share is None for _, _, where in found):
+    if any(held.where.share is None for held in found):
         text = (
             "the kernel would not say where the pages were (move_pages and numa_maps are refused)"
         )
         warnings.append(Note("unverified", text))
-    if any(where.huge_share is None and pages != "auto" for _, pages, where in found):
+    if any(held.where.huge_share is None and held.pages != "auto" for held in found):
         text = (
             "the kernel would not say how large the pages were (/proc/self/smaps is refused): "
             "huge ones were asked for or forbidden, and may not be what was got"
@@ -145,7 +143,11 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             sys.path.append(entry)
     machine = Machine.from_json(start["machine"])
     initiator = parse_place(start["initiator"])
-    os.sched_setaffinity(0, machine.usable_cpus(initiator))
+    cpus = machine.usable_cpus(initiator)
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        sys.exit(unpinnable(cpus, error))
     probes: dict[str, Probe] = {}
     with Lab(initiator, machine, start["seed"]) as lab:
         for line in requests:

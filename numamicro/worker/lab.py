@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from numamicro.census import placement
+from numamicro.doctor.permissions import BIND_REMEDY, PIN_REMEDY
 from numamicro.matrix import MIN_SHARE, Placement, State
 from numamicro.probes.probe import CaseFailed
 from numamicro.topology import Note
+from numamicro.topology.notes import format_ids
 from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from numamicro._cpu import Arena, Team
@@ -23,6 +26,11 @@ CACHED_SHARE = 0.8
 """Most of a node's available memory that the buffers kept for reuse may hold together."""
 HUGE_SHARE = 0.95
 """A buffer counts as huge when at least this share is in huge pages, as small below the rest."""
+FIRST_TOUCH = "first-touch"
+"""The policy of memory that may not be bound: a page goes where its first writer runs."""
+
+# A container's filter forbids binding, or the kernel does not know it.
+_FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 @dataclass(slots=True)
@@ -32,9 +40,32 @@ class _Buffer:
     arena: Arena
     target: AnyPlace
     huge: bool
-    bound: bool
+    policy: str
     pages: str = "auto"
     length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Where the pages of one buffer are.
+
+    Parameters
+    ----------
+    target : Place or PlaceSet
+        Where they should be.
+    pages : str
+        huge, small or auto, as was asked.
+    where : Placement
+        Where they are, as the kernel says.
+    sure : bool
+        Whether they can be nowhere else, should the kernel not say: they are bound, or there is
+        only one node with memory.
+    """
+
+    target: AnyPlace
+    pages: str
+    where: Placement
+    sure: bool
 
 
 class Lab:
@@ -100,6 +131,8 @@ class Lab:
             "clock": "CLOCK_MONOTONIC_RAW",
             "strays": self.strays,
         }
+        if self._in_use:
+            common["policy"] = ",".join(sorted({buffer.policy for buffer in self._in_use}))
         return common | self._outcome
 
     def team(self, threads: int) -> Team:
@@ -114,10 +147,8 @@ class Lab:
 
     def team_on(self, cpus: tuple[int, ...]) -> Team:
         """Give a team with a thread on each of these CPUs, in this order."""
-        from numamicro._cpu import Team
-
         if cpus not in self._teams:
-            self._teams[cpus] = Team(cpus)
+            self._teams[cpus] = _pinned(cpus)
         self.used_cpus = cpus
         return self._teams[cpus]
 
@@ -185,39 +216,30 @@ class Lab:
         nodes = self.machine.memory_nodes(target)
         policy: Literal["bind", "interleave"] = "bind" if len(nodes) == 1 else "interleave"
         try:
-            arena = Arena(size, huge=huge, policy=policy, nodes=nodes)
-            return _Buffer(arena, target, huge, bound=True)
+            return _Buffer(Arena(size, huge=huge, policy=policy, nodes=nodes), target, huge, policy)
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOSYS):
-                raise CaseFailed(
-                    State.ERROR,
-                    "bind",
-                    f"{target} cannot take {bytes_text(size)}: {error.strerror}",
-                ) from error
-        if len(nodes) > 1 or not self._local_cpus(target):
-            raise CaseFailed(
-                State.WAIVED,
-                "bind-forbidden",
-                f"mbind is forbidden here and {target} has no CPUs that could touch its pages "
-                "first: in a container add --cap-add SYS_NICE",
-            )
-        return _Buffer(Arena(size, huge=huge), target, huge, bound=False)
+            refusal = error
+        touchable = len(nodes) == 1 and self._local_cpus(target)
+        if refusal.errno not in (*_FORBIDDEN, errno.EINVAL) or not touchable:
+            raise _unbindable(target, size, refusal)
+        return _Buffer(Arena(size, huge=huge), target, huge, FIRST_TOUCH)
 
     def _touch(self, buffer: _Buffer) -> None:
         """Write every page once. Unbound memory goes where its first writer runs: on the target."""
-        from numamicro._cpu import Team, fill
+        from numamicro._cpu import fill
 
-        writers = self._cpus[: self.cores] if buffer.bound else self._local_cpus(buffer.target)
-        with Team(writers) as team:
+        unbound = buffer.policy == FIRST_TOUCH
+        writers = self._local_cpus(buffer.target) if unbound else self._cpus[: self.cores]
+        with _pinned(writers) as team:
             fill(team, buffer.arena, buffer.arena.size, self.seed)
 
     def _local_cpus(self, target: AnyPlace) -> tuple[int, ...]:
         return self.machine.usable_cpus(target)
 
-    def placements(self) -> list[tuple[AnyPlace, str, Placement]]:
-        """Ask where the memory in use is: target, pages wanted and placement of each arena."""
+    def placements(self) -> list[Held]:
+        """Ask where the memory in use is."""
         return [
-            (
+            Held(
                 buffer.target,
                 buffer.pages,
                 placement(
@@ -226,13 +248,58 @@ class Lab:
                     self.machine.memory_nodes(buffer.target),
                     self.machine,
                 ),
+                sure=buffer.policy != FIRST_TOUCH or self._single,
             )
             for buffer in self._in_use
         ]
 
+    @property
+    def _single(self) -> bool:
+        """Whether only one node has memory."""
+        return sum(node.memory != 0 for node in self.machine.nodes) == 1
 
-def misplaced(target: AnyPlace, pages: str, found: Placement) -> Note | None:
-    """Say why a placement makes a figure void; None when it is what was asked, or unknown."""
+
+def _pinned(cpus: tuple[int, ...]) -> Team:
+    from numamicro._cpu import Team
+
+    try:
+        return Team(cpus)
+    except OSError as error:
+        raise CaseFailed(State.ERROR, "pinning", unpinnable(cpus, error)) from error
+
+
+def unpinnable(cpus: Iterable[int], error: OSError) -> str:
+    """Say why no thread could be pinned to these CPUs, and what would help."""
+    ways = {
+        errno.EINVAL: ": they went offline or left the cpuset; start again",
+        errno.EPERM: f": {PIN_REMEDY}",
+        errno.EACCES: f": {PIN_REMEDY}",
+    }
+    way = ways.get(error.errno or 0, "")
+    return f"no thread can be pinned to CPUs {format_ids(cpus)} ({error.strerror}){way}"
+
+
+def _unbindable(target: AnyPlace, size: int, error: OSError) -> CaseFailed:
+    if error.errno in _FORBIDDEN:
+        text = (
+            f"memory may not be bound here ({error.strerror}), and {target} is no single node whose "
+            f"own CPUs could touch its pages first: {BIND_REMEDY}"
+        )
+        return CaseFailed(State.WAIVED, "bind-forbidden", text)
+    gone = ": its memory has gone, or a cpuset bars it" * (error.errno == errno.EINVAL)
+    text = f"{target} cannot take {bytes_text(size)}: {error.strerror}{gone}"
+    return CaseFailed(State.ERROR, "bind", text)
+
+
+def misplaced(held: Held) -> Note | None:
+    """Say why a placement makes a figure void; None when it is what was asked, or sure enough."""
+    target, pages, found = held.target, held.pages, held.where
+    if found.share is None and not held.sure:
+        return Note(
+            "placement-unknown",
+            "memory could not be bound, and the kernel would not say where the pages were "
+            f"(move_pages and numa_maps are refused): {BIND_REMEDY}",
+        )
     unwritten = sum(count for key, count in found.pages.items() if key < 0)
     if unwritten:
         return Note("never-written", f"{unwritten} pages of the buffer were never written")
