@@ -57,6 +57,7 @@ FOUND: list[tuple[str, dict[str, str | bytes]]] = [
             f"{CPU}/cpu0/cpufreq/energy_performance_preference": "balance_power",
         },
     ),
+    ("governor", {f"{CPU}/cpu1/cpufreq/scaling_governor": "schedutil"}),
     ("turbo-off", {f"{CPU}/intel_pstate/no_turbo": "1"}),
     ("swap", {"proc/meminfo": "SwapTotal: 8388608 kB\nSwapFree: 4194304 kB"}),
     ("clock", {CLOCK: "hpet"}),

@@ -22,6 +22,8 @@ _GUEST_CLOCKS = ("kvm-clock", "xen", "hyperv", "vmware")
 # With these drivers "powersave" only means that the hardware chooses, by its preference.
 _SELF_DRIVEN = ("intel_pstate", "amd-pstate-epp")
 
+_FOLLOWING = ("ondemand", "conservative", "schedutil", "interactive")
+
 # Per cent of the last 10 s in which some process had to wait for a CPU, or for memory.
 _CPU_PRESSURE, _MEMORY_PRESSURE = 5, 1
 
@@ -60,21 +62,21 @@ def thrashing(setting: Setting, _: Machine) -> Iterator[Finding]:
         )
 
 
-def slow_governor(setting: Setting, _: Machine) -> Iterator[Finding]:
-    """The frequency governor keeps clocks low."""
-    governor, driver = word(setting, "cpu.governor"), word(setting, "cpu.driver")
+def governor(setting: Setting, _: Machine) -> Iterator[Finding]:
+    """The frequency governor keeps clocks low, or lets them follow the load."""
+    chosen, driver = word(setting, "cpu.governor"), word(setting, "cpu.driver")
     preference = word(setting, "cpu.preference")
     sparing = "power" in preference.split("_") or driver not in _SELF_DRIVEN
-    if "powersave" in governor and sparing:
-        also = f", energy_performance_preference is {preference}" * bool(preference)
-        yield Finding(
-            "governor",
-            Severity.SPOILS,
-            f"the CPU frequency governor is {governor}",
-            f"scaling_governor in {_CPU}/cpuN/cpufreq is {governor}{also}",
-            "clocks stay low, or rise only in the middle of a figure",
-            "cpupower frequency-set -g performance as root",
-        )
+    also = f", energy_performance_preference is {preference}" * bool(preference)
+    evidence = f"scaling_governor in {_CPU}/cpuN/cpufreq is {chosen}{also}"
+    remedy = "cpupower frequency-set -g performance as root"
+    what = f"the CPU frequency governor is {chosen}"
+    if "powersave" in chosen and sparing:
+        effect = "clocks stay low, or rise only in the middle of a figure"
+        yield Finding("governor", Severity.SPOILS, what, evidence, effect, remedy)
+    elif any(name in chosen for name in _FOLLOWING):
+        effect = "clocks follow the load, so that the first samples may be slower"
+        yield Finding("governor", Severity.REMARK, what, evidence, effect, remedy)
 
 
 def steady_clocks(setting: Setting, _: Machine) -> Iterator[Finding]:
@@ -140,4 +142,4 @@ def siblings(setting: Setting, machine: Machine) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Rule, ...] = (busy, thrashing, slow_governor, clock, siblings, steady_clocks)
+RULES: tuple[Rule, ...] = (busy, thrashing, governor, clock, siblings, steady_clocks)

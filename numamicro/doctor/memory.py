@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 def too_little(_: Setting, machine: Machine) -> Iterator[Finding]:
     """A node has too little free memory for a buffer that no cache holds."""
+    homes = [node(source.id) for source in machine.initiators]
+    floor = max((cache_floor(Route(home, home), machine) for home in homes), default=0)
+    needed = int(floor / MEMORY_SHARE)
     for target in machine.targets:
         available = machine.available(target.id)
-        floors = [
-            cache_floor(Route(node(source.id), node(target.id)), machine)
-            for source in machine.initiators
-        ]
-        needed = int(max(floors, default=0) / MEMORY_SHARE)
         if available is not None and available < needed:
             yield Finding(
                 "little-memory",
