@@ -204,6 +204,26 @@ def test_test_and_check_bring_their_own_packages(stage: Stage) -> None:
     assert tests == "-m pytest -k name"
 
 
+def test_numa_tests_run_without_an_emulator_too(stage: Stage) -> None:
+    stage.add("apt-get", APT)
+    assert stage.run("test-numa", "2n").returncode == 0
+    calls = stage.new_calls()
+    assert calls[-1] == "-m tests.vm 2n"
+    assert not any(call.startswith("apt-get") for call in calls)
+
+
+def test_root_gets_the_emulator_installed_once(stage: Stage) -> None:
+    be_root(stage)
+    stage.has("lists")
+    stage.run("test-numa")
+    *_, install, tests = stage.new_calls()
+    assert install.endswith(" qemu-system-x86")
+    assert tests == "-m tests.vm"
+    stage.add("qemu-system-x86_64", "#!/bin/sh\n")
+    stage.run("test-numa")
+    assert stage.new_calls() == ["-m tests.vm"]
+
+
 def test_bench_runs_from_the_checkout(stage: Stage) -> None:
     assert stage.run("bench", "--pairs", "3").returncode == 0
     assert stage.new_calls()[-1] == "-m bench --pairs 3"

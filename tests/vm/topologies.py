@@ -1,0 +1,183 @@
+"""The machines that the guests play: nodes, what is done to them, and what must come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Distances = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: its memory in MiB, the CPUs it has, and how many sockets for CPUs stay empty.
+
+    A node with neither CPU nor memory exists in the firmware's tables only: its id is skipped.
+    """
+
+    memory: int = 0
+    cpus: int = 0
+    empty: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A machine, how the product is run on it, and what it must find.
+
+    Parameters
+    ----------
+    rows, columns : tuple of int
+        The nodes that can have a row (usable CPUs) and a column (usable memory).
+    distances : tuple of tuple of int
+        As the firmware tells them; the kernel's own guess where left out.
+    sockets : int, optional
+        One a node with CPUs where left out.
+    kernel : str
+        Added to the guest kernel's command line.
+    prepare : tuple of str
+        Shell lines run as root in the guest before the tests.
+    plugged : int
+        MiB of a memory module that the tests plug into the last node and take out again.
+    pools : dict of node id to the number of huge pages reserved there
+    notes : tuple of str
+        Codes of what the product must say about the machine.
+    matrix : tuple of str
+        Options of ``matrix`` that keep the run short.
+    faults : tuple of str
+        What is broken beneath the product in further runs; see planted/sitecustomize.py.
+    """
+
+    name: str
+    what: str
+    nodes: tuple[Node, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    distances: Distances = ()
+    sockets: int | None = None
+    kernel: str = ""
+    prepare: tuple[str, ...] = ()
+    plugged: int = 0
+    pools: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    matrix: tuple[str, ...] = ("--only", "bandwidth/read")
+    faults: tuple[str, ...] = ()
+
+
+BOTH = Node(memory=512, cpus=1)
+CPU = "/sys/devices/system/cpu"
+NODE = "/sys/devices/system/node"
+GROUP = "/sys/fs/cgroup"
+
+# The longest come first, so that none is left to run alone.
+TOPOLOGIES: tuple[Topology, ...] = (
+    Topology(
+        "8n",
+        "two sockets of four nodes",
+        nodes=(BOTH, *[Node(384, cpus=1)] * 7),
+        sockets=2,
+        distances=tuple(
+            tuple(10 if i == j else 12 if i // 4 == j // 4 else 32 for j in range(8))
+            for i in range(8)
+        ),
+        rows=tuple(range(8)),
+        columns=tuple(range(8)),
+    ),
+    Topology(
+        "2n1m",
+        "two nodes and one of memory alone",
+        nodes=(BOTH, BOTH, Node(512)),
+        distances=((10, 21, 24), (21, 10, 34), (24, 34, 10)),
+        rows=(0, 1),
+        columns=(0, 1, 2),
+        matrix=("--only", "bandwidth/read,latency/load"),
+        faults=("off-by-one",),
+    ),
+    Topology(
+        "hotplug",
+        "memory that comes and goes while the machine runs",
+        nodes=(BOTH, BOTH, Node()),
+        kernel="memhp_default_state=online_movable",
+        rows=(0, 1),
+        columns=(0, 1),
+        plugged=512,
+    ),
+    Topology(
+        "fake4",
+        "one node that the kernel splits into four",
+        nodes=(Node(2048, cpus=1),),
+        kernel="numa=fake=4",
+        rows=(0, 1, 2, 3),
+        columns=(0, 1, 2, 3),
+        notes=("emulated-nodes",),
+    ),
+    Topology(
+        "2n",
+        "two nodes of two CPUs",
+        nodes=(Node(512, cpus=2), Node(512, cpus=2)),
+        distances=((10, 21), (21, 10)),
+        rows=(0, 1),
+        columns=(0, 1),
+        faults=("unbound", "wrong-node"),
+    ),
+    Topology(
+        "sparse",
+        "nodes 0, 8 and 10, the last of memory alone",
+        nodes=(BOTH, *[Node(empty=1)] * 7, BOTH, Node(empty=1), Node(512)),
+        rows=(0, 8),
+        columns=(0, 8, 10),
+        faults=("index",),
+    ),
+    Topology(
+        "memless",
+        "three nodes, the last without memory",
+        nodes=(BOTH, BOTH, Node(cpus=1)),
+        distances=((10, 21, 31), (21, 10, 21), (31, 21, 10)),
+        rows=(0, 1, 2),
+        columns=(0, 1),
+        notes=("no-memory",),
+    ),
+    Topology(
+        "asym",
+        "distances that differ by direction",
+        nodes=(BOTH, BOTH, BOTH),
+        distances=((10, 16, 28), (22, 10, 17), (31, 40, 10)),
+        rows=(0, 1, 2),
+        columns=(0, 1, 2),
+    ),
+    Topology(
+        "huge",
+        "huge pages reserved on one node only",
+        nodes=(BOTH, BOTH),
+        prepare=(f"echo 64 >{NODE}/node1/hugepages/hugepages-2048kB/nr_hugepages",),
+        rows=(0, 1),
+        columns=(0, 1),
+        pools={1: 64},
+    ),
+    Topology(
+        "offline",
+        "a node with half of its CPUs offline, and one with all of them",
+        nodes=(Node(512, cpus=2), Node(512, cpus=2)),
+        prepare=tuple(f"echo 0 >{CPU}/cpu{cpu}/online" for cpu in (1, 2, 3)),
+        rows=(0,),
+        columns=(0, 1),
+        notes=("offline-cpus",),
+    ),
+    Topology(
+        "cpuset",
+        "a cgroup that grants one node of two",
+        nodes=(BOTH, BOTH),
+        prepare=(
+            f"echo +cpuset >{GROUP}/cgroup.subtree_control",
+            f"mkdir {GROUP}/one",
+            f"echo 1 >{GROUP}/one/cpuset.cpus",
+            f"echo 1 >{GROUP}/one/cpuset.mems",
+            f"echo $$ >{GROUP}/one/cgroup.procs",
+        ),
+        rows=(1,),
+        columns=(1,),
+        notes=("cpus-not-allowed", "nodes-not-allowed"),
+    ),
+)
