@@ -21,6 +21,7 @@ INIT = Path(__file__).parent / "init.sh"
 CPU_MODEL = "max"
 SHARE = "/run/share"
 """The one folder that host and guest both write to, as the guest sees it."""
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _QUICK_BOOT = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr random.trust_cpu=on"
 _CLOCK = "tsc=reliable no_timer_check cryptomgr.notests"  # else the kernel doubts them for seconds
 
@@ -62,7 +63,7 @@ def run(
     start = time.monotonic()
     with (share / "console").open("wb") as console:
         emulator = subprocess.Popen(
-            [EMULATOR, *arguments(topology, kernel, share)],
+            [*_ENDS_WITH_US, EMULATOR, *arguments(topology, kernel, share)],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,

@@ -44,8 +44,10 @@ class Topology:
     pools : dict of node id to the number of huge pages reserved there
     notes : tuple of str
         Codes of what the product must say about the machine.
-    matrix : tuple of str
-        Options of ``matrix`` that keep the run short.
+    measured : tuple of int
+        The nodes that ``matrix`` is run on; all where left out.
+    only : str
+        The probes that ``matrix`` runs.
     faults : tuple of str
         What is broken beneath the product in further runs; see planted/sitecustomize.py.
     """
@@ -62,7 +64,8 @@ class Topology:
     plugged: int = 0
     pools: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    matrix: tuple[str, ...] = ("--only", "bandwidth/read")
+    measured: tuple[int, ...] = ()
+    only: str = "bandwidth/read"
     faults: tuple[str, ...] = ()
 
 
@@ -84,6 +87,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         ),
         rows=tuple(range(8)),
         columns=tuple(range(8)),
+        measured=(0, 3, 4, 7),
     ),
     Topology(
         "2n1m",
@@ -92,7 +96,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         distances=((10, 21, 24), (21, 10, 34), (24, 34, 10)),
         rows=(0, 1),
         columns=(0, 1, 2),
-        matrix=("--only", "bandwidth/read,latency/load"),
+        only="bandwidth/read,latency/load",
         faults=("off-by-one",),
     ),
     Topology(
