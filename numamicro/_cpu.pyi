@@ -81,9 +81,14 @@ class Arena(Buffer):
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
 
+class Displaced(OSError):
+    """A pinned thread was found on another CPU: its own went offline, or its affinity changed."""
+
 @final
 class Team:
     """Threads that stay until closed, the i-th pinned to ``cpus[i]``; a CPU may come twice.
+
+    What a team is given to do ends with Displaced when a thread was found off its CPU.
 
     Raises
     ------
@@ -153,7 +158,7 @@ def read(
         The sum of all words read modulo 2**64: the buffer's own times `repetitions`, or the data
         are wrong.
     strays : int
-        Involuntary context switches inside the window, plus threads found off their CPU after it.
+        Involuntary context switches inside the window.
     """
 
 def store(

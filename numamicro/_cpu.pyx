@@ -2,7 +2,7 @@
 """The only door to the C below: one function each, one error check, the lock released."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport EBUSY, errno
+from libc.errno cimport EBUSY, ENODEV, errno
 from libc.signal cimport SIGKILL
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -100,9 +100,13 @@ cdef extern from "sys/prctl.h" nogil:
     int prctl(int option, ...)
 
 
+class Displaced(OSError):
+    pass
+
+
 cdef int check(int rc, str what) except -1:
     if rc < 0:
-        raise OSError(-rc, os.strerror(-rc), what)
+        raise (Displaced if rc == -ENODEV else OSError)(-rc, os.strerror(-rc), what)
     return 0
 
 

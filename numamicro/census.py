@@ -2,7 +2,9 @@
 
 The kernel is asked by move_pages(2), which names the node of every page. Where a container's
 seccomp filter forbids that, /proc/self/numa_maps tells the same in sums. Where neither answers,
-the share is unknown, which is not the same as wrong.
+the share is unknown, which is not the same as wrong. Some kernels (6.1 for one) have move_pages say
+of a page that AutoNUMA waits to see touched what it says of a page that is not there; numa_maps
+counts such pages, and is believed where it finds all of them.
 """
 
 from __future__ import annotations
@@ -32,6 +34,11 @@ class Census:
     pages: Mapping[int, int]
     page_bytes: int
 
+    @property
+    def bytes(self) -> int:
+        """What was counted, there or not."""
+        return sum(self.pages.values()) * self.page_bytes
+
 
 def placement(arena: Arena, length: int, nodes: Collection[int], machine: Machine) -> Placement:
     """Give where the first `length` bytes of an arena are, and what share is on `nodes`."""
@@ -52,12 +59,17 @@ def placement(arena: Arena, length: int, nodes: Collection[int], machine: Machin
 def take_census(arena: Arena, length: int, page_bytes: int) -> Census:
     """Count pages by node: by move_pages, else from numa_maps, else not at all."""
     try:
-        return Census("move_pages", arena.census(0, length, page_bytes), page_bytes)
+        named = Census("move_pages", arena.census(0, length, page_bytes), page_bytes)
     except OSError:
-        return _numa_maps_census(arena.address, arena.address + length)
+        return _numa_maps_census(arena.address)
+    if min(named.pages, default=0) >= 0:
+        return named
+    summed = _numa_maps_census(arena.address)
+    return summed if summed.bytes >= named.bytes else named
 
 
-def _numa_maps_census(start: int, end: int) -> Census:
+def _numa_maps_census(start: int) -> Census:
+    """Count the pages of the mapping that begins at an arena's address, which holds nothing else."""
     pages: dict[int, int] = {}
     page_bytes = 4096
     try:
@@ -65,8 +77,7 @@ def _numa_maps_census(start: int, end: int) -> Census:
     except (OSError, UnicodeDecodeError):
         return Census(None, {}, page_bytes)
     for line in lines:
-        address = re.match(r"[0-9a-f]+", line)
-        if address is None or not start <= int(address[0], 16) < end:
+        if int(line.partition(" ")[0], 16) != start:
             continue
         for index, count in re.findall(r" N(\d+)=(\d+)", line):
             pages[int(index)] = pages.get(int(index), 0) + int(count)

@@ -105,6 +105,39 @@ class ChaseOptimisedAway(OneLatency):
             yield sample
 
 
+class Displaced(OneBandwidth):
+    """The thread is moved to another CPU, as the kernel does where its own goes offline."""
+
+    @contextmanager
+    def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
+        with super().ready(case, lab) as sample:
+            (here,) = lab.used_cpus
+            others = os.sched_getaffinity(0) - {here}
+            for task in set(os.listdir("/proc/self/task")) - {str(os.getpid())}:
+                os.sched_setaffinity(int(task), others)
+            yield sample
+
+
+class CpuGone(OneBandwidth):
+    """A CPU went away since the machine was looked at."""
+
+    @contextmanager
+    def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
+        lab._cpus = (2**20,)
+        with super().ready(case, lab) as sample:
+            yield sample
+
+
+class Bus(OneBandwidth):
+    """Memory that was promised is not there."""
+
+    @contextmanager
+    def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
+        os.kill(os.getpid(), signal.SIGBUS)
+        with super().ready(case, lab) as sample:
+            yield sample
+
+
 class Sampler(OneBandwidth):
     """A probe that touches no memory; what its sample does is the fault."""
 

@@ -56,7 +56,9 @@ def measured(
         (faulty.ZeroFilled(), State.WRONG, "checksum"),
         (faulty.OptimisedAway(), State.WRONG, "checksum"),
         (faulty.ChaseOptimisedAway(), State.WRONG, "chase"),
+        (faulty.CpuGone(), State.ERROR, "cpus-gone"),
         (faulty.Crash(), State.ERROR, "worker-ended"),
+        (faulty.Bus(), State.ERROR, "worker-ended"),
         (faulty.Exit(), State.ERROR, "worker-ended"),
         (faulty.Raises(), State.ERROR, "exception"),
     ],
@@ -73,6 +75,17 @@ def test_a_fault_is_caught_and_the_next_case_goes_on(
     assert "\n" not in broken.reason.text
     assert broken.summary() is None
     assert cells["good"].state is State.OK
+
+
+def test_a_thread_on_another_cpu_voids_its_cell_and_no_other(machine: Machine) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a thread can be moved only where there are two CPUs")
+    cells = measured(machine, faulty.Displaced(), faulty.OneBandwidth())
+    moved, whole = sorted(cells, key=lambda cell: cell.case.probe)
+    assert moved.reason is not None
+    assert (moved.state, moved.reason.code) == (State.VOID, "displaced")
+    assert moved.summary() is None
+    assert whole.state is State.OK
 
 
 def test_the_same_probes_without_a_fault_are_ok(machine: Machine) -> None:

@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 from numamicro.case import Case, parse_place
@@ -18,7 +20,7 @@ from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import WARM_UP_SECONDS, CaseFailed, Probe, TakeSample
 from numamicro.stats import is_settled
 from numamicro.topology import Machine, Note
-from numamicro.worker.lab import Held, Lab, misplaced, unpinnable
+from numamicro.worker.lab import Held, Lab, misplaced
 from numamicro.worker.noise import between, snapshot
 
 
@@ -52,7 +54,10 @@ def measure(
             noise = between(quiet, snapshot(), lab.used_cpus)
             found += lab.placements()
             _refuse_misplaced(found)
-    except CaseFailed as failure:
+    except Exception as error:
+        failure = _failure_of(error)
+        if failure.reason.code == "displaced":
+            lab.dismiss_teams()
         failed = Run(
             process,
             state=failure.state,
@@ -61,9 +66,6 @@ def measure(
             outcome=lab.outcome,
         )
         return {"": failed}
-    except (Exception, MemoryError) as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        return {"": Run(process, state=State.ERROR, reason=Note("exception", text))}
     where = _worst(found)
     lab.note(foreign=noise.foreign, steal=noise.steal, switches=noise.switches)
     return {
@@ -93,6 +95,22 @@ def _are_settled(taken: list[dict[str, Sample]], probe: Probe) -> bool:
         is_settled([sample[name].value(probe.unit_of(name)) for sample in taken])
         for name in taken[0]
     )
+
+
+def _failure_of(error: Exception) -> CaseFailed:
+    """Say how a case ends that ended with this exception."""
+    from numamicro._cpu import Displaced
+
+    if isinstance(error, CaseFailed):
+        return error
+    if isinstance(error, Displaced):
+        text = (
+            "a pinned thread was found on another CPU: its own went offline, or its affinity was "
+            "changed"
+        )
+        return CaseFailed(State.VOID, "displaced", text)
+    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    return CaseFailed(State.ERROR, "exception", text)
 
 
 def _by_name(sample: Any) -> dict[str, Sample]:
@@ -143,11 +161,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             sys.path.append(entry)
     machine = Machine.from_json(start["machine"])
     initiator = parse_place(start["initiator"])
-    cpus = machine.usable_cpus(initiator)
-    try:
-        os.sched_setaffinity(0, cpus)
-    except OSError as error:
-        sys.exit(unpinnable(cpus, error))
+    with suppress(OSError):  # all of them went offline: each case then says so
+        os.sched_setaffinity(0, machine.usable_cpus(initiator))
     probes: dict[str, Probe] = {}
     with Lab(initiator, machine, start["seed"]) as lab:
         for line in requests:
@@ -163,6 +178,12 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             answers.flush()
 
 
+def _offer_itself_first() -> None:
+    """Where a node runs out of memory after all, let the kernel end this process and no other."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
 def main() -> None:
     """Serve on standard input and output; what a probe prints goes to standard error instead."""
     from numamicro._cpu import end_with_parent
@@ -170,6 +191,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     faulthandler.enable()
     end_with_parent()
+    _offer_itself_first()
     # Not sys.stdin: the user's PYTHONIOENCODING is for the user's terminal.
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 END_SECONDS = 5.0
 """How long a killed worker may take to vanish before it is left behind (stuck in a driver)."""
 _STDERR_KEPT = 4096
+_HINTS = {
+    "SIGKILL": ": the kernel may have been out of memory",
+    "SIGBUS": ": the reserved huge pages had run out, or the memory is faulty",
+}
 # -P and the root last: a json.py in the caller's folder must not be taken for the module.
 _START = (
     "import sys; sys.path.append(sys.argv[1]); from numamicro.worker.__main__ import main; main()"
@@ -201,8 +205,7 @@ def _ending(status: int) -> str:
     if status >= 0:
         return f"ended with status {status}"
     name = signal.Signals(-status).name
-    hint = ": the kernel may have been out of memory" if name == "SIGKILL" else ""
-    return f"was ended by {name}{hint}"
+    return f"was ended by {name}{_HINTS.get(name, '')}"
 
 
 def _reference(probe: Probe) -> dict[str, str]:

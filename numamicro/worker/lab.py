@@ -105,8 +105,7 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for team in self._teams.values():
-            team.close()
+        self.dismiss_teams()
         for buffer in self._buffers:
             buffer.arena.close()
 
@@ -118,6 +117,9 @@ class Lab:
     def begin(self) -> None:
         """Forget what the last case used; its arenas stay for the next."""
         self._in_use, self._outcome, self.strays, self.used_cpus = [], {}, 0, ()
+        # Unbound pages follow whoever reads them: what the last case left is not where it was.
+        for buffer in [each for each in self._buffers if not each.bound]:
+            self._drop(buffer)
 
     def note(self, **outcome: Param | None) -> None:
         """Record what came of the case and is not its identity: the ISA that ran, for example."""
@@ -151,6 +153,12 @@ class Lab:
             self._teams[cpus] = _pinned(cpus)
         self.used_cpus = cpus
         return self._teams[cpus]
+
+    def dismiss_teams(self) -> None:
+        """End every team: a thread that lost its CPU stays unpinned for good."""
+        for team in self._teams.values():
+            team.close()
+        self._teams = {}
 
     def cores_of(self, place: AnyPlace) -> tuple[int, ...]:
         """Give one usable CPU of every core of a place."""
@@ -199,8 +207,11 @@ class Lab:
                     f"{bytes_text(size)} more on {target} would pass the {bytes_text(limit)} that "
                     f"may be used ({CACHED_SHARE:.0%} of what is available)",
                 )
-            self._buffers.remove(idle[0])
-            idle[0].arena.close()
+            self._drop(idle[0])
+
+    def _drop(self, buffer: _Buffer) -> None:
+        self._buffers.remove(buffer)
+        buffer.arena.close()
 
     def _limit(self, target: AnyPlace) -> int | None:
         available = self.machine.available_on(target)
@@ -265,10 +276,11 @@ def _pinned(cpus: tuple[int, ...]) -> Team:
     try:
         return Team(cpus)
     except OSError as error:
-        raise CaseFailed(State.ERROR, "pinning", unpinnable(cpus, error)) from error
+        code = "cpus-gone" if error.errno == errno.EINVAL else "pinning"
+        raise CaseFailed(State.ERROR, code, _unpinnable(cpus, error)) from error
 
 
-def unpinnable(cpus: Iterable[int], error: OSError) -> str:
+def _unpinnable(cpus: Iterable[int], error: OSError) -> str:
     """Say why no thread could be pinned to these CPUs, and what would help."""
     ways = {
         errno.EINVAL: ": they went offline or left the cpuset; start again",

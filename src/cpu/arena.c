@@ -21,6 +21,14 @@ struct node_mask {
 
 static size_t mapped_size(size_t size) { return (size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1); }
 
+/* Behind an arena stays a page that nobody may touch: the kernel joins neighbours of one policy
+ * into one mapping, and would tell of their pages only together (numa_maps, smaps). */
+static size_t guard_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static int unmap(unsigned char *address, size_t size) {
+    return munmap(address, mapped_size(size) + guard_size());
+}
+
 static unsigned char *map_aligned(size_t size) {
     unsigned char *wide =
         mmap(NULL, size + ALIGNMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -29,7 +37,10 @@ static unsigned char *map_aligned(size_t size) {
     size_t before = -(uintptr_t)wide & (ALIGNMENT - 1);
     if (before)
         munmap(wide, before);
-    munmap(wide + before + size, ALIGNMENT - before);
+    size_t behind = ALIGNMENT - before - guard_size();
+    if (behind)
+        munmap(wide + before + size + guard_size(), behind);
+    mprotect(wide + before + size, guard_size(), PROT_NONE);
     return wide + before;
 }
 
@@ -76,7 +87,7 @@ int arena_open(struct arena *arena, size_t size, int huge, enum placement placem
         rc = bind_pages(address, mapped_size(size),
                         placement == PLACE_BIND ? MPOL_BIND : MPOL_INTERLEAVE, nodes, count);
     if (rc) {
-        munmap(address, mapped_size(size));
+        unmap(address, size);
         return rc;
     }
     *arena = (struct arena){.address = address, .size = size};
@@ -84,7 +95,7 @@ int arena_open(struct arena *arena, size_t size, int huge, enum placement placem
 }
 
 int arena_close(struct arena *arena) {
-    if (arena->address && munmap(arena->address, mapped_size(arena->size)))
+    if (arena->address && unmap(arena->address, arena->size))
         return -errno;
     *arena = (struct arena){0};
     return 0;

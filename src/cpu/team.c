@@ -25,6 +25,7 @@ struct worker {
     int cpu;
     int64_t start_ns, end_ns;
     int64_t strays;
+    bool displaced;
     uint64_t result;
 };
 
@@ -71,7 +72,9 @@ static void do_job(struct worker *self, team_body *body, void *job) {
     self->start_ns = clock_ns();
     self->result = body(job, self->rank, size);
     self->end_ns = clock_ns();
-    self->strays = involuntary_switches() - switches + (sched_getcpu() != self->cpu);
+    self->strays = involuntary_switches() - switches;
+    int cpu = sched_getcpu();
+    self->displaced = cpu >= 0 && cpu != self->cpu;
 }
 
 static void *work(void *argument) {
@@ -164,8 +167,9 @@ int team_open(struct team **opened, const int *cpus, size_t size) {
     return rc;
 }
 
-static struct window window_of(const struct team *team) {
+static int take_window(const struct team *team, struct window *taken) {
     struct window window = {0};
+    bool displaced = false;
     int64_t start = INT64_MAX;
     int64_t end = INT64_MIN;
     for (size_t rank = 0; rank < team->size; rank++) {
@@ -174,9 +178,11 @@ static struct window window_of(const struct team *team) {
         end = worker->end_ns > end ? worker->end_ns : end;
         window.sum += worker->result;
         window.strays += worker->strays;
+        displaced |= worker->displaced;
     }
     window.elapsed_ns = end - start;
-    return window;
+    *taken = window;
+    return displaced ? -ENODEV : 0;
 }
 
 int team_run(struct team *team, team_body *body, void *job, struct window *window) {
@@ -191,8 +197,7 @@ int team_run(struct team *team, team_body *body, void *job, struct window *windo
     while (team->running > 0)
         pthread_cond_wait(&team->done, &team->lock);
     pthread_mutex_unlock(&team->lock);
-    *window = window_of(team);
-    return 0;
+    return take_window(team, window);
 }
 
 size_t team_size(const struct team *team) { return team->size; }

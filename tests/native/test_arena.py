@@ -96,6 +96,14 @@ def test_bound_pages_are_on_their_node_and_nowhere_else(binding: int, single: Te
         assert policy_of(arena) == f"bind:{binding}"
 
 
+def test_every_arena_is_a_mapping_of_its_own(binding: int) -> None:
+    arenas = [Arena(2 * MIB, huge=True, policy="bind", nodes=[binding]) for _ in range(4)]
+    mapped = Path("/proc/self/maps").read_text()
+    for arena in arenas:
+        assert f"{arena.address:x}-{arena.address + arena.size:x} rw-p" in mapped
+        arena.close()
+
+
 def test_interleaving_over_one_node_is_that_policy(binding: int) -> None:
     with Arena(PAGE, huge=False, policy="interleave", nodes=[binding]) as arena:
         assert policy_of(arena) == f"interleave:{binding}"

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from numamicro._cpu import Arena, Team, fill, kernels, read
+from numamicro._cpu import Arena, Displaced, Team, fill, kernels, read
 
 from .conftest import KIB, allowed_cpu
 
 TASKS = Path("/proc/self/task")
 TEAM_ON_ONE_CPU = """
 import os, sys
-from numamicro._cpu import Arena, Team, fill, read, kernels
+from numamicro._cpu import Arena, Displaced, Team, fill, read, kernels
 cpu = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {cpu})
 if sys.argv[1] == "fifo":
@@ -104,6 +104,19 @@ def test_threads_that_share_a_cpu_are_reported_as_disturbed(arena: Arena) -> Non
             elapsed, _, _, strays = read(team, arena, arena.size, kernels()[0][0], repetitions)
             repetitions *= 2
     assert strays > 0
+
+
+def test_a_thread_that_was_moved_is_reported(arena: Arena) -> None:
+    here, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        pytest.skip("a thread can be moved only where there are two CPUs")
+    before = task_ids()
+    with Team([here]) as team:
+        (task,) = task_ids() - before
+        fill(team, arena, arena.size, 1)
+        os.sched_setaffinity(int(task), others)
+        with pytest.raises(Displaced):
+            fill(team, arena, arena.size, 1)
 
 
 def test_no_thread_and_no_mapping_is_left_over() -> None:
