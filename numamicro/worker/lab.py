@@ -118,7 +118,7 @@ class Lab:
         """Forget what the last case used; its arenas stay for the next."""
         self._in_use, self._outcome, self.strays, self.used_cpus = [], {}, 0, ()
         # Unbound pages follow whoever reads them: what the last case left is not where it was.
-        for buffer in [each for each in self._buffers if not each.bound]:
+        for buffer in [each for each in self._buffers if each.policy == FIRST_TOUCH]:
             self._drop(buffer)
 
     def note(self, **outcome: Param | None) -> None:

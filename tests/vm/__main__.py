@@ -1,7 +1,8 @@
 """Test the product on machines with several nodes: guests that QEMU emulates.
 
-Named topologies, or all. After ``--`` a command to run in the one named guest instead, as root and
-on this machine's own files, to look around.
+Named topologies, or all but those that are run by hand: ``slow`` makes memory as slow as its
+distance, and wants the machine to itself. After ``--`` a command to run in the one named guest
+instead, as root and on this machine's own files, to look around.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def main() -> int:
     names = [topology.name for topology in TOPOLOGIES]
     parser = argparse.ArgumentParser(prog="./dev test-numa", description=__doc__)
     parser.add_argument(
-        "topology", nargs="*", help=f"of {', '.join(names)}; all when none is named"
+        "topology",
+        nargs="*",
+        help=f"of {', '.join(names)}; without a name all but those that are run by hand: "
+        f"{', '.join(topology.name for topology in TOPOLOGIES if topology.by_hand)}",
     )
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     ours, command = sys.argv[1:at], sys.argv[at + 1 :]
@@ -38,7 +42,8 @@ def main() -> int:
         if len(named) != 1:
             parser.error("name the one topology that the command is for")
         return _run_command(TOPOLOGIES[names.index(named[0])], command)
-    return pytest.main([f"{GUESTS}::test_numa[{name}]" for name in named or names])
+    usual = [topology.name for topology in TOPOLOGIES if not topology.by_hand]
+    return pytest.main([f"{GUESTS}::test_numa[{name}]" for name in named or usual])
 
 
 def _run_command(topology: Topology, command: list[str]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.vm.kernel import EMULATOR, archive
+from tests.vm.slow import plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,10 @@ CPU_MODEL = "max"
 SHARE = "/run/share"
 """The one folder that host and guest both write to, as the guest sees it."""
 _ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-_QUICK_BOOT = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr random.trust_cpu=on"
+_QUICK_BOOT = (
+    "console=ttyS0 quiet panic=-1 mitigations=off nokaslr random.trust_cpu=on "
+    "numa_balancing=disable"  # else each Python's pages are looked at again and again
+)
 _CLOCK = "tsc=reliable no_timer_check cryptomgr.notests"  # else the kernel doubts them for seconds
 
 
@@ -60,10 +64,11 @@ def run(
     (share / "command").write_text("\n".join(lines) + "\n")
     init = archive([("init", 0o100755, INIT.read_bytes())])
     (share / "files").write_bytes(kernel.files.read_bytes() + init)
+    slowness = list(plugin(topology, share))
     start = time.monotonic()
     with (share / "console").open("wb") as console:
         emulator = subprocess.Popen(
-            [*_ENDS_WITH_US, EMULATOR, *arguments(topology, kernel, share)],
+            [*_ENDS_WITH_US, EMULATOR, *arguments(topology, kernel, share), *slowness],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import platform
 import re
 import shutil
@@ -56,6 +57,8 @@ def _make(named: Path) -> None:
     packages = CACHE / "packages"
     shutil.rmtree(packages, ignore_errors=True)
     packages.mkdir()
+    if not _knows("linux-image-amd64") and os.geteuid() == 0:
+        _run("apt-get", "update", "-q", within=packages)  # as in a fresh container
     for name in (_concrete("linux-image-amd64"), "busybox-static"):
         _run("apt-get", "download", name, within=packages)
     for package in packages.glob("*.deb"):
@@ -79,6 +82,10 @@ def _run(*command: str, within: Path) -> str:
             "comes from Debian's packages; 'sudo apt-get update' may help"
         ) from error
     return done.stdout
+
+
+def _knows(name: str) -> bool:
+    return bool(_run("apt-cache", "search", "--names-only", f"^{name}$", within=CACHE))
 
 
 def _concrete(name: str) -> str:

@@ -39,6 +39,8 @@ class Topology:
         Added to the guest kernel's command line.
     prepare : tuple of str
         Shell lines run as root in the guest before the tests.
+    slow : float
+        Nanoseconds that a load waits for each step of the distance; 0: memory is equally fast.
     plugged : int
         MiB of a memory module that the tests plug into the last node and take out again.
     pools : dict of node id to the number of huge pages reserved there
@@ -48,8 +50,12 @@ class Topology:
         The nodes that ``matrix`` is run on; all where left out.
     only : str
         The probes that ``matrix`` runs.
+    checks : tuple of str
+        The files of inside/ that are run in the guest.
     faults : tuple of str
-        What is broken beneath the product in further runs; see planted/sitecustomize.py.
+        What faults.py breaks beneath the product; see door/sitecustomize.py.
+    by_hand : bool
+        Whether it is run only where it is named: it takes minutes, or the machine to itself.
     """
 
     name: str
@@ -61,12 +67,15 @@ class Topology:
     sockets: int | None = None
     kernel: str = ""
     prepare: tuple[str, ...] = ()
+    slow: float = 0.0
     plugged: int = 0
     pools: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     measured: tuple[int, ...] = ()
     only: str = "bandwidth/read"
+    checks: tuple[str, ...] = ("whole", "policies")
     faults: tuple[str, ...] = ()
+    by_hand: bool = False
 
 
 BOTH = Node(memory=512, cpus=1)
@@ -87,7 +96,8 @@ TOPOLOGIES: tuple[Topology, ...] = (
         ),
         rows=tuple(range(8)),
         columns=tuple(range(8)),
-        measured=(0, 3, 4, 7),
+        measured=(0, 3, 7),
+        checks=("whole", "policies", "together"),
     ),
     Topology(
         "2n1m",
@@ -96,7 +106,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         distances=((10, 21, 24), (21, 10, 34), (24, 34, 10)),
         rows=(0, 1),
         columns=(0, 1, 2),
-        only="bandwidth/read,latency/load",
+        checks=("whole", "policies", "faults"),
         faults=("off-by-one",),
     ),
     Topology(
@@ -107,6 +117,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(0, 1),
         columns=(0, 1),
         plugged=512,
+        checks=("whole", "policies", "plug"),
     ),
     Topology(
         "fake4",
@@ -115,6 +126,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         kernel="numa=fake=4",
         rows=(0, 1, 2, 3),
         columns=(0, 1, 2, 3),
+        measured=(0, 3),
         notes=("emulated-nodes",),
     ),
     Topology(
@@ -124,7 +136,8 @@ TOPOLOGIES: tuple[Topology, ...] = (
         distances=((10, 21), (21, 10)),
         rows=(0, 1),
         columns=(0, 1),
-        faults=("unbound", "wrong-node"),
+        # The CPUs of a node are gone in the end.
+        checks=("whole", "policies", "together", "pairs", "offline"),
     ),
     Topology(
         "sparse",
@@ -132,6 +145,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         nodes=(BOTH, *[Node(empty=1)] * 7, BOTH, Node(empty=1), Node(512)),
         rows=(0, 8),
         columns=(0, 8, 10),
+        checks=("whole", "policies", "faults"),
         faults=("index",),
     ),
     Topology(
@@ -150,6 +164,19 @@ TOPOLOGIES: tuple[Topology, ...] = (
         distances=((10, 16, 28), (22, 10, 17), (31, 40, 10)),
         rows=(0, 1, 2),
         columns=(0, 1, 2),
+        measured=(0, 2),
+        only="latency/load",
+    ),
+    Topology(
+        "autonuma",
+        "two nodes, where the kernel moves unbound pages to their readers",
+        nodes=(BOTH, BOTH),
+        kernel="numa_balancing=enable",
+        prepare=("mount -t debugfs debugfs /sys/kernel/debug",),
+        rows=(0, 1),
+        columns=(0, 1),
+        checks=("autonuma", "faults"),
+        faults=("unbound",),
     ),
     Topology(
         "huge",
@@ -159,6 +186,8 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(0, 1),
         columns=(0, 1),
         pools={1: 64},
+        checks=("whole", "policies", "faults", "limits"),
+        faults=("exhausted",),
     ),
     Topology(
         "offline",
@@ -168,6 +197,8 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(0,),
         columns=(0, 1),
         notes=("offline-cpus",),
+        checks=("whole", "policies", "faults"),
+        faults=("wrong-node",),
     ),
     Topology(
         "cpuset",
@@ -183,5 +214,23 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(1,),
         columns=(1,),
         notes=("cpus-not-allowed", "nodes-not-allowed"),
+    ),
+    Topology(
+        "slow",
+        "memory as slow as its distance: two sockets of two nodes, and a node of memory alone",
+        nodes=(*[Node(384, cpus=1)] * 4, Node(384)),
+        sockets=2,
+        distances=(
+            (10, 14, 22, 28, 50),
+            (14, 10, 28, 22, 60),
+            (34, 28, 10, 14, 60),
+            (28, 34, 14, 10, 50),
+            (50, 60, 60, 50, 10),
+        ),
+        slow=60.0,
+        rows=(0, 1, 2, 3),
+        columns=(0, 1, 2, 3, 4),
+        checks=("slow",),
+        by_hand=True,
     ),
 )
