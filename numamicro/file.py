@@ -11,7 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from numamicro.case import Case, Place, Route, parse_place
 from numamicro.errors import NumamicroError
@@ -37,6 +37,7 @@ _MOST = 2**63
 _LEAST_SECONDS = 1e-15
 """Shorter than any clock's step: a rate over less would pass what a float holds."""
 _MOST_BYTES = 1 << 30
+_PIECE_BYTES = 1 << 20
 """Far more than any machine's result, and less than would fill a memory."""
 _NAMES: dict[type, str] = {
     dict: "an object",
@@ -206,7 +207,7 @@ def read_matrix(path: Path) -> CostMatrix:
 def _text_of(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+            data = _read_at_most(file, _MOST_BYTES + 1)
         if len(data) <= _MOST_BYTES:
             return data.decode()
     except OSError as error:
@@ -214,6 +215,14 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise NumamicroError(f"{path} is no result file: it is not text") from error
     raise NumamicroError(f"{path} is no result file: it is larger than {bytes_text(_MOST_BYTES)}")
+
+
+def _read_at_most(file: BinaryIO, most: int) -> bytearray:
+    """Read in pieces: one read would set memory aside for all that it may bring."""
+    data = bytearray()
+    while piece := file.read(min(_PIECE_BYTES, most - len(data))):
+        data += piece
+    return data
 
 
 def _parsed(text: str, path: Path) -> object:

@@ -102,6 +102,19 @@ def test_a_measured_file_reads_back_as_it_is(measured: Path) -> None:
     assert not measured.with_name(f"{measured.name}.part").exists()
 
 
+def test_a_file_is_read_in_little_memory(measured: Path) -> None:
+    code = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from numamicro.file import read_matrix\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+        "print(len(read_matrix(Path(sys.argv[1])).measurements))\n"
+    )
+    command = [sys.executable, "-c", code, str(measured)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == f"{len(read_matrix(measured).measurements)}\n", done.stderr
+
+
 def test_a_file_tells_nobodys_name(measured: Path) -> None:
     text = measured.read_text()
     names = {os.uname().nodename, os.environ.get("USER", ""), str(Path.home()), str(Path.cwd())}

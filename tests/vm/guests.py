@@ -31,7 +31,7 @@ SHORT = (
     "--noconftest",
     "-q",
     "-rs",
-    "--durations=12",
+    "--durations=5",
 )
 LIMIT = 1800.0
 """Seconds that a guest may take."""

@@ -41,7 +41,7 @@ def test_a_planted_fault_is_found_in_exactly_its_cells(fault: str, tmp_path: Pat
     for what in ("drop_caches", "compact_memory"):
         Path("/proc/sys/vm", what).write_text("1")
     ran = matrix(tmp_path, *SIZE, "--threads", "1", nodes=ENDS, fault=fault)
-    assert ran.done.status == 3, ran.done
+    assert ran.done.status == 3, ran.failures
     assert {route(cell) for cell in ran.cells} == set(product(ENDS, ENDS)) & ROUTES
     for cell in ran.cells:
         assert cell.state is fate(fault, *route(cell)), f"{cell.case.key}: {cell.reason}"

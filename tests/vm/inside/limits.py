@@ -46,7 +46,7 @@ def planned(*options: str) -> dict[int, list[dict[str, str | None]]]:
 def test_a_buffer_shrinks_to_what_the_node_can_spare(tmp_path: Path) -> None:
     left = leave_on_node_1(240 * MIB)
     ran = matrix(tmp_path, "--threads", "1", nodes=(1,))
-    assert ran.done.status == 0, ran.done
+    assert ran.done.status == 0, ran.failures
     (size,) = {cell.case.number("bytes") for cell in ran.cells}
     assert 64 * MIB <= size <= 0.4 * left
     assert {cell.state for cell in ran.cells} == {State.OK}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def test_cpus_that_go_offline_cost_their_own_cells_alone(tmp_path: Path) -> None:
     ran = matrix(tmp_path, *SIZE, "--threads", "1", fault="offline")
-    assert ran.done.status == 3, ran.done
+    assert ran.done.status == 3, ran.failures
     assert {route(cell) for cell in ran.cells} == ROUTES
     ended = {(route(cell)[0], cell.state) for cell in ran.cells}
     codes = {cell.reason.code for cell in ran.cells if cell.reason}

@@ -51,7 +51,7 @@ def test_plugged_memory_gets_a_column_and_loses_it(tmp_path: Path) -> None:
         monitor.execute("device_add", driver="pc-dimm", id="dimm", memdev="module", node=new)
         until_targets_are(*TOPOLOGY.columns, new)
         ran = matrix(tmp_path, *SIZE, nodes=(0, new))
-        assert ran.done.status == 0, ran.done
+        assert ran.done.status == 0, ran.failures
         assert {route(cell) for cell in ran.cells} == {(0, 0), (0, new)}
         assert all(cell.share == 1.0 for cell in ran.cells)
         assert all(each.asked == each.seen for each in ran.door)

@@ -8,14 +8,18 @@ import os
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from numamicro import measure
 from numamicro.case import Place, PlaceSet
 from numamicro.cli import main
 from numamicro.file import read_matrix
+from numamicro.matrix import State
 from numamicro.topology import discover
+from numamicro.wishes import Wishes
 from tests.vm.topologies import TOPOLOGIES
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ NODES = Path("/sys/devices/system/node")
 DOOR = Path(__file__).parents[1] / "door"
 MIB = 2**20
 BUFFER = 64 * MIB  # the least that the product takes for clear of the guest's caches
+BUDGET = 1800.0  # seconds, as the next: what is emulated is slow, and may share its CPUs
+DEADLINE = 180.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ROWS = tuple(row for row in TOPOLOGY.rows if row in (TOPOLOGY.measured or TOPOLOGY.rows))
 COLUMNS = tuple(
@@ -93,6 +99,13 @@ class Ran:
         return read_matrix(self.file)
 
     @property
+    def failures(self) -> str:
+        """Say all that went wrong, for a test that wants nothing to."""
+        states = (State.OK, State.WAIVED)
+        failed = [cell for cell in self.cells if cell.state not in states]
+        return "\n".join([*(f"{cell.case.key}: {cell.reason}" for cell in failed), self.done.err])
+
+    @property
     def cells(self) -> tuple[Measurement, ...]:
         return self.result.measurements
 
@@ -106,10 +119,16 @@ def matrix(
 ) -> Ran:
     """Run ``matrix`` on some nodes, or all, with the door before its native side."""
     file, record = folder / f"{fault}.json", folder / f"{fault}.door"
-    wishes = ("--quick", "--time", "10m", "-q", "--only", only)
+    wishes = ("--quick", "-q", "--only", only)
     named = ("--nodes", ",".join(map(str, nodes))) if nodes else ()
     door = {"PYTHONPATH": str(DOOR), "DOOR_RECORD": str(record), "DOOR_FAULT": fault}
-    with patch.dict(os.environ, door):
+    # A budget that --time names would be spent whole, to narrow what is known.
+    patient = partial(measure.Runner, deadline=DEADLINE)
+    with (
+        patch.dict(os.environ, door),
+        patch.object(Wishes, "budget", BUDGET),
+        patch.object(measure, "Runner", patient),
+    ):
         done = numamicro("matrix", *wishes, *named, *options, "-o", str(file))
     lines = record.read_text().splitlines() if record.exists() else []
     return Ran(done, file, tuple(_seen(json.loads(line)) for line in lines))

@@ -18,7 +18,7 @@ CLEARLY = 1.2
 def latencies(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, int], float]:
     """Give the seconds of a load by row and column."""
     ran = matrix(tmp_path_factory.mktemp("slow"), *SIZE, only="latency")
-    assert ran.done.status == 0, ran.done
+    assert ran.done.status == 0, ran.failures
     best = {
         (row, column): ran.result.best("latency", "load", node(row), node(column), pages="huge")
         for row, column in ROUTES

@@ -17,7 +17,7 @@ HUGE_PAGE = 2**21
 
 def test_all_nodes_read_at_once_what_their_pairing_says(tmp_path: Path) -> None:
     ran = matrix(tmp_path, *SIZE, only="together")
-    assert ran.done.status == 0, ran.done
+    assert ran.done.status == 0, ran.failures
     pairings = Counter(str(cell.case["pairing"]) for cell in ran.cells)
     assert pairings == {"own": 2, "opposite": 2, "interleave": 2}
     for cell in ran.cells:

@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
     before = missed()
     ran = matrix(tmp_path_factory.mktemp("whole"), *SIZE, only=TOPOLOGY.only)
-    assert ran.done.status == 0, ran.done
+    assert ran.done.status == 0, ran.failures
     after = missed()
     return Whole(ran.done, ran.file, ran.door, {id: after[id] - before[id] for id in COLUMNS})
 
