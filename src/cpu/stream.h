@@ -19,7 +19,7 @@ typedef uint64_t stream_pass(const struct operands *operands);
 struct kernel {
     const char *name; /* operation-variant-isa */
     const char *isa;
-    int streams; /* places of an array that a pass walks in step */
+    int streams; /* places of an array that a pass walks in step, or in turn */
     int reads;   /* arrays that the program reads */
     int writes;  /* arrays that the program writes */
     int bus; /* arrays that cross the memory bus: a plain store first fetches its line (model) */

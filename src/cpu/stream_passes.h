@@ -115,49 +115,59 @@ INLINE vector combined(struct operands o, int reads, size_t at) {
     return value;
 }
 
-/* The arrays are multiples of STEP (stream.c sees to it). */
-INLINE void combine_by(struct operands o, int reads, size_t streams, int temporal) {
-    size_t distance = stream_distance(o.bytes, streams);
-    for (size_t at = 0; at < distance; at += STEP) {
+/* Copy and triad of the streams' first `distance` bytes, a multiple of `block`: a block of each in
+ * turn. */
+INLINE void combine_in_turn(struct operands o, int reads, size_t streams, size_t distance,
+                            size_t block, int temporal) {
+    for (size_t begin = 0; begin < distance; begin += block) {
 #pragma GCC unroll 4
         for (size_t stream = 0; stream < streams; stream++) {
-            size_t offset = stream * distance + at;
+            size_t at = stream * distance + begin;
+            for (size_t end = at + block; at < end; at += STEP) {
 #pragma GCC unroll 8
-            for (int i = 0; i < STEP_VECTORS; i += 2) {
-                store_pair((vector *)(o.to + offset), combined(o, reads, offset),
-                           combined(o, reads, offset + VECTOR_BYTES), temporal);
-                offset += 2 * VECTOR_BYTES;
+                for (size_t i = 0; i < STEP; i += 2 * VECTOR_BYTES)
+                    store_pair((vector *)(o.to + at + i), combined(o, reads, at + i),
+                               combined(o, reads, at + i + VECTOR_BYTES), temporal);
             }
         }
     }
 }
 
+/* The arrays are multiples of STEP (stream.c sees to it). */
+INLINE void combine_by(struct operands o, int reads, size_t streams, size_t block, int temporal) {
+    size_t distance = stream_distance(o.bytes, streams) / block * block;
+    combine_in_turn(o, reads, streams, distance, block, temporal);
+    struct operands rest = rest_of(o, streams * distance);
+    combine_in_turn(rest, reads, 1, rest.bytes, STEP, temporal);
+}
+
 static TARGET uint64_t copy_1(const struct operands *o) {
-    combine_by(*o, 1, 1, 1);
+    combine_by(*o, 1, 1, STEP, 1);
     return 0;
 }
 
 static TARGET uint64_t copy_4(const struct operands *o) {
-    struct operands rest = rest_of(*o, 4 * stream_distance(o->bytes, 4));
-    combine_by(*o, 1, 4, 1);
-    return copy_1(&rest);
+    combine_by(*o, 1, 4, STEP, 1);
+    return 0;
 }
 
 static TARGET uint64_t triad_1(const struct operands *o) {
-    combine_by(*o, 2, 1, 1);
+    combine_by(*o, 2, 1, STEP, 1);
     return 0;
 }
 
 static TARGET uint64_t triad_4(const struct operands *o) {
-    struct operands rest = rest_of(*o, 4 * stream_distance(o->bytes, 4));
-    combine_by(*o, 2, 4, 1);
-    return triad_1(&rest);
+    combine_by(*o, 2, 4, STEP, 1);
+    return 0;
 }
 
 #ifdef STORE_PAIR_NT
 
-/* Non-temporal stores fill lines in the write-combining buffers; several streams would share these
- * few and flush them half full, so there is one. */
+/* Non-temporal stores fill lines in the write-combining buffers, which are few: places that take
+ * turns at every line flush them half full. A second place to read from keeps more loads in flight,
+ * so the turns are long ones. */
+enum { NT_STREAMS = 2, NT_BLOCK = 1024 };
+
 static TARGET uint64_t write_nt(const struct operands *o) {
     write_by(*o, 1, 0);
     FENCE_NT();
@@ -165,13 +175,13 @@ static TARGET uint64_t write_nt(const struct operands *o) {
 }
 
 static TARGET uint64_t copy_nt(const struct operands *o) {
-    combine_by(*o, 1, 1, 0);
+    combine_by(*o, 1, NT_STREAMS, NT_BLOCK, 0);
     FENCE_NT();
     return 0;
 }
 
 static TARGET uint64_t triad_nt(const struct operands *o) {
-    combine_by(*o, 2, 1, 0);
+    combine_by(*o, 2, NT_STREAMS, NT_BLOCK, 0);
     FENCE_NT();
     return 0;
 }
@@ -179,12 +189,17 @@ static TARGET uint64_t triad_nt(const struct operands *o) {
 #endif
 
 static const struct kernel kernels[] = {
-    {"read-1-" ISA, ISA, 1, 1, 0, 1, read_1},     {"read-4-" ISA, ISA, 4, 1, 0, 1, read_4},
-    {"write-1-" ISA, ISA, 1, 0, 1, 2, write_1},   {"write-4-" ISA, ISA, 4, 0, 1, 2, write_4},
-    {"copy-1-" ISA, ISA, 1, 1, 1, 3, copy_1},     {"copy-4-" ISA, ISA, 4, 1, 1, 3, copy_4},
-    {"triad-1-" ISA, ISA, 1, 2, 1, 4, triad_1},   {"triad-4-" ISA, ISA, 4, 2, 1, 4, triad_4},
+    {"read-1-" ISA, ISA, 1, 1, 0, 1, read_1},
+    {"read-4-" ISA, ISA, 4, 1, 0, 1, read_4},
+    {"write-1-" ISA, ISA, 1, 0, 1, 2, write_1},
+    {"write-4-" ISA, ISA, 4, 0, 1, 2, write_4},
+    {"copy-1-" ISA, ISA, 1, 1, 1, 3, copy_1},
+    {"copy-4-" ISA, ISA, 4, 1, 1, 3, copy_4},
+    {"triad-1-" ISA, ISA, 1, 2, 1, 4, triad_1},
+    {"triad-4-" ISA, ISA, 4, 2, 1, 4, triad_4},
 #ifdef STORE_PAIR_NT
-    {"write-nt-" ISA, ISA, 1, 0, 1, 1, write_nt}, {"copy-nt-" ISA, ISA, 1, 1, 1, 2, copy_nt},
-    {"triad-nt-" ISA, ISA, 1, 2, 1, 3, triad_nt},
+    {"write-nt-" ISA, ISA, 1, 0, 1, 1, write_nt},
+    {"copy-nt-" ISA, ISA, NT_STREAMS, 1, 1, 2, copy_nt},
+    {"triad-nt-" ISA, ISA, NT_STREAMS, 2, 1, 3, triad_nt},
 #endif
 };
