@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.contests import contests, hold
+from bench.contests import LOOPS, contests, hold
 from bench.peers import compile_native
-from bench.report import Session, to_json, to_markdown
+from bench.report import Session, spliced, to_block, to_json, to_markdown
 from bench.state import describe
 from numamicro import __version__
 from numamicro.errors import NumamicroError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.pairs import Turn
 
 RESULTS = Path(__file__).with_name("results")
-NAMES = ("read-1", "read-all", "latency-huge", "latency-small")
+README = Path(__file__).parents[1] / "README.md"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as programs:
         compile_native(Path(programs))
         known = contests(machine, Path(programs))
-        outcomes = [_held(known[name](), asked) for name in asked.contests or NAMES]
+        outcomes = [_held(known[name](), asked) for name in select(asked.contests, tuple(known))]
     session = Session(
         tool=f"numamicro {__version__}",
         command=shlex.join(["python", "-m", "bench", *arguments]),
@@ -52,16 +52,44 @@ def main(arguments: Sequence[str]) -> int:
     )
     page = to_markdown(session, outcomes)
     print(page, end="")
-    if not asked.dry:
-        _keep(asked.name or _slug(described), page, to_json(session, outcomes))
+    if asked.name or not (asked.dry or asked.contests):
+        name = asked.name or _slug(described)
+        _keep(name, page, to_json(session, outcomes))
+        README.write_text(
+            spliced(README.read_text("utf-8"), name, to_block(session, outcomes)), "utf-8"
+        )
     return 0
+
+
+def select(asked: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Give the contests that were asked for: by name, or an operation's at every team size.
+
+    Raises
+    ------
+    NumamicroError
+        There is none of that name.
+    """
+    for word in asked:
+        if not any(word in (name, name.rpartition("-")[0]) for name in known):
+            raise NumamicroError(f"there is no contest {word} here: choose of {', '.join(known)}")
+    return [
+        name
+        for name in known
+        if not asked or any(word in (name, name.rpartition("-")[0]) for word in asked)
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     add = parser.add_argument
-    add("contests", nargs="*", choices=[[], *NAMES], metavar="CONTEST", help=", ".join(NAMES))
-    add("--pairs", type=int, default=15, metavar="N", help="rounds of each contest (default 15)")
+    add(
+        "contests",
+        nargs="*",
+        metavar="CONTEST",
+        help=f"{', '.join(LOOPS)}, latency, core-to-core, barrier; with -1 or -all behind it for "
+        "one team size (default: all; a part is printed and kept only under a --name)",
+    )
+    add("--pairs", type=int, default=12, metavar="N", help="rounds of each contest (default 12)")
     add("--seed", type=int, default=1, metavar="N", help="for the order of turns (default 1)")
     add("--name", metavar="NAME", help="of the files in bench/results/ (default: the machine's)")
     add("--note", action="append", default=[], metavar="TEXT", help="a line to keep in the result")

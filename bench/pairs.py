@@ -63,9 +63,14 @@ class Claim:
     at_most: float | None = None
     why: str = ""
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether it has a bound."""
+        return self.at_least is not None or self.at_most is not None
+
     def verdict(self, ratio: Ratio) -> str:
         """Give met, missed, undecided (the interval reaches over a bound), or reported."""
-        if self.at_least is None and self.at_most is None:
+        if not self.is_judged:
             return "reported"
         low, high = self.at_least or 0.0, self.at_most or float("inf")
         if ratio.low is None or ratio.high is None:

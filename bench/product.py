@@ -49,7 +49,8 @@ class Product:
         )
         best = best_of(cells)
         assert best is not None  # a run that failed has raised
-        return replace(self, cases=(best.case,))
+        about = f"{self.about}; {best.case['variant']}" if len(self.cases) > 1 else self.about
+        return replace(self, cases=(best.case,), about=about)
 
     def turn(self, number: int) -> Reading:
         """Measure the first case in a fresh process, as a peer is a fresh process each turn."""

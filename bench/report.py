@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def to_json(session: Session, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _claim_json(outcome: Outcome, claim: Claim) -> dict[str, Any]:
-    ratio = ratio_of(outcome.turns, claim.ours, claim.peer)
+    ratio = _ratio(outcome, claim)
     return asdict(claim) | {"ratio": asdict(ratio), "verdict": claim.verdict(ratio)}
 
 
@@ -77,12 +78,62 @@ def to_markdown(session: Session, outcomes: Sequence[Outcome]) -> str:
     """Give the page: what ran, on what, the figures and the ratios."""
     parts = [
         f"# numamicro against its peers, {session.created[:10]}",
-        f"`{session.command}`, {session.tool}, {session.created}, seed {session.seed}.",
+        f"{session.tool}, {session.created}, seed {session.seed}.",
         _machine(session.machine),
+        to_block(session, outcomes),
         *(part for outcome in outcomes for part in _outcome(outcome)),
         *(["## Notes", *(f"- {note}" for note in session.notes)] if session.notes else []),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def to_block(session: Session, outcomes: Sequence[Outcome]) -> str:
+    """Give the command and one line a contest: the figure, and the peer nearest to its bound."""
+    return f"`{session.command}`\n\n{_summary(outcomes)}"
+
+
+def spliced(text: str, name: str, block: str) -> str:
+    """Put `block` in place of what stands between the marks of the result `name`, if any."""
+    marks = re.escape(f"<!-- bench/results/{name}.md -->"), re.escape("<!-- end -->")
+    pattern = rf"({marks[0]}\n).*?(\n{marks[1]})"
+    return re.sub(pattern, lambda found: f"{found[1]}{block}{found[2]}", text, flags=re.DOTALL)
+
+
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    return tabulate(
+        [_closest(outcome) for outcome in outcomes],
+        headers=["contest", "numamicro", "closest peer", "ratio", "95 % interval", "must be", ""],
+        tablefmt="github",
+        disable_numparse=True,
+        colalign=("left", "right", "left", "right", "right", "left", "left"),
+    )
+
+
+def _closest(outcome: Outcome) -> list[str]:
+    """Give one line a contest, with the judged claim whose interval is nearest to its bound."""
+    unit = scale(outcome.contest.unit)
+    ours = outcome.contest.contenders[0].name
+    values = [turn.reading.value for turn in outcome.turns if turn.contender == ours]
+    judged = [claim for claim in outcome.claims if claim.is_judged]
+    first = [outcome.contest.name, f"{unit.text(median(values))} {unit.label}"]
+    if not judged:
+        return [*first, "none judged", "", "", "", ""]
+    claim = min(judged, key=lambda claim: _margin(claim, _ratio(outcome, claim)))
+    ratio = _ratio(outcome, claim)
+    bounds = _bounds(claim.at_least, claim.at_most)
+    shown = f"{ratio.center:.3f}", _interval(ratio), bounds, claim.verdict(ratio)
+    return [*first, claim.peer, *shown]
+
+
+def _ratio(outcome: Outcome, claim: Claim) -> Ratio:
+    return ratio_of(outcome.turns, claim.ours, claim.peer)
+
+
+def _margin(claim: Claim, ratio: Ratio) -> float:
+    """Give by what factor the interval stays within its bounds."""
+    low = ratio.low if ratio.low is not None else ratio.center
+    high = ratio.high if ratio.high is not None else ratio.center
+    return min(low / (claim.at_least or low), (claim.at_most or high) / high)
 
 
 def _machine(machine: Mapping[str, Param | None]) -> str:
@@ -136,9 +187,9 @@ def _figures(outcome: Outcome) -> Iterator[list[str]]:
 
 def _ratios(outcome: Outcome) -> Iterator[list[str]]:
     for claim in outcome.claims:
-        ratio = ratio_of(outcome.turns, claim.ours, claim.peer)
+        ratio = _ratio(outcome, claim)
         yield [
-            f"{claim.ours} / {claim.peer} ({claim.why})",
+            f"{claim.ours} / {claim.peer}" + (f" ({claim.why})" if claim.why else ""),
             f"{ratio.center:.3f}",
             _interval(ratio),
             str(ratio.n),
@@ -156,6 +207,8 @@ def _interval(ratio: Ratio) -> str:
 def _bounds(low: float | None, high: float | None) -> str:
     if low is not None and high is not None:
         return f"within {low:g} and {high:g}"
+    if high is not None:
+        return f"{high:.3g} or less"
     return f"{low:g} or more" if low is not None else ""
 
 

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from bench.__main__ import NAMES
-from bench.contests import Contest, Outcome, contests, hold
+from bench.__main__ import select
+from bench.contests import LOOPS, Contest, Outcome, contests, hold
 from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
-from bench.peers import Program, compile_native, likwid_load, read_likwid, read_native
+from bench.peers import (
+    Program,
+    Work,
+    advised,
+    compile_native,
+    likwid,
+    perf_mem,
+    read_likwid,
+    read_native,
+    read_perf,
+)
 from bench.product import Product
-from bench.report import Session, to_json, to_markdown
+from bench.report import Session, spliced, to_block, to_json, to_markdown
 from bench.state import Used
 from numamicro.case import Case, Route, node
 from numamicro.errors import NumamicroError
@@ -25,9 +38,6 @@ from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.latency import STEPS, Latency
 from numamicro.topology import Machine, discover
 from numamicro.units import MIB
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # likwid-bench 5.2.2 on an AMD EPYC.
 LIKWID = """\
@@ -87,18 +97,29 @@ def test_likwid_output_without_a_figure_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "kernel"),
+    ("flags", "kernels"),
     [
-        ({"sse2", "avx", "avx2", "avx512f"}, "load_avx512"),
-        ({"sse2", "avx"}, "load_avx"),
-        ({"sse2"}, "load_sse"),
-        (set(), "load"),
+        ({"sse2", "avx", "avx2", "avx512f"}, ["copy_avx512", "copy_avx", "copy_sse"]),
+        ({"sse2", "avx"}, ["copy_avx", "copy_sse"]),
+        (set(), ["copy"]),
     ],
 )
-def test_likwid_runs_the_widest_loads_of_the_cpu(flags: set[str], kernel: str) -> None:
-    peer = likwid_load(threads=4, node=1, gigabytes=2, passes=64, can=flags)
-    assert peer.command == ("likwid-bench", "-t", kernel, "-w", "M1:2GB:4", "-i", "64")
-    assert ("no AVX-512" in peer.about) == ("avx512f" not in flags)
+def test_likwid_runs_every_width_of_the_cpu(flags: set[str], kernels: list[str]) -> None:
+    peer = likwid("copy", Work(1, range(4), 600_000_000, 64), flags)
+    assert peer.commands == tuple(
+        ("likwid-bench", "-t", kernel, "-w", "M1:600MB:4", "-i", "64") for kernel in kernels
+    )
+
+
+def test_perf_copies_count_both_arrays() -> None:
+    text = "# function 'default' (Default memcpy() provided by glibc)\n5156635275.025204\n"
+    assert read_perf(text, arrays=2).value == pytest.approx(2 * 5156635275.025204)
+    peer = perf_mem("memcpy", "default", Work(0, [3], 300, 4))
+    assert peer.read(text).value == pytest.approx(2 * 5156635275.025204)
+    assert peer.commands[0][peer.commands[0].index("-s") + 1] == "150B"
+    assert peer.commands[0][:3] == ("taskset", "-c", "3")
+    with pytest.raises(NumamicroError, match="printed no rate"):
+        read_perf("Unknown memcpy function", arrays=2)
 
 
 def test_native_output_is_a_rate_or_a_time() -> None:
@@ -249,11 +270,70 @@ def test_the_document_keeps_every_turn() -> None:
 
 
 def test_a_peer_that_fails_ends_the_contest_with_a_sentence() -> None:
-    peer = Program("broken", "", ("false",), lambda text: Reading(float(text)))
+    peer = Program("broken", "", (("false",),), lambda text: Reading(float(text)))
     with pytest.raises(NumamicroError, match="the peer broken failed"):
         peer.turn(1)
-    absent = Program("absent", "", ("no-such-peer",), lambda text: Reading(float(text)))
+    absent = Program("absent", "", (("no-such-peer",),), lambda text: Reading(float(text)))
     assert absent.missing == "no-such-peer is not installed"
+    beneath = Program("sh", "", (("sh",),), lambda text: Reading(float(text)), needs=("no-such",))
+    assert beneath.missing == "no-such is not installed"
+
+
+def test_a_peer_keeps_its_best_kernel() -> None:
+    commands = tuple(("echo", text) for text in ("2.5", "7.25", "7"))
+    peer = Program("loops", "three", commands, lambda text: Reading(float(text)))
+    warm = peer.warmed_up()
+    assert warm.commands == (("echo", "7.25"),)
+    assert warm.about == "three; here echo 7.25"
+    assert warm.turn(1).value == 7.25
+
+
+def test_a_peer_that_got_small_pages_is_no_figure() -> None:
+    touch = "x = bytearray(64 << 20); print(1.0)"
+    python = (sys.executable, "-S", "-c", touch)
+    peer = Program("small", "", (python,), lambda text: Reading(float(text)), huge=64 << 20)
+    with pytest.raises(NumamicroError, match="got no huge pages"):
+        peer.turn(1)
+
+
+def test_contests_are_asked_for_by_name_or_by_operation() -> None:
+    known = ("copy-1", "copy-all", "copy-nt-1", "copy-nt-all", "latency-huge", "barrier")
+    assert select([], known) == list(known)
+    assert select(["copy"], known) == ["copy-1", "copy-all"]
+    assert select(["barrier", "copy-nt-1", "latency"], known) == [
+        "copy-nt-1",
+        "latency-huge",
+        "barrier",
+    ]
+    with pytest.raises(NumamicroError, match="no contest swim here"):
+        select(["copy", "swim"], known)
+
+
+def test_the_summary_names_the_peer_nearest_to_its_bound() -> None:
+    block = to_block(SESSION, [steady_outcome(None)])
+    assert block.startswith("`python -m bench`")
+    line = block.splitlines()[-1]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        *("read-1", "3.0 GB/s", "peer", "1.500", "1.500 to 1.500", "1.2 or more", "met")
+    ]
+    lone = to_block(SESSION, [steady_outcome("it is not installed")])
+    assert "none judged" in lone
+
+
+def test_a_block_is_spliced_between_its_own_marks() -> None:
+    text = "a\n<!-- bench/results/x.md -->\nold\n<!-- end -->\nb\n<!-- bench/results/y.md -->\n<!-- end -->\n"
+    new = spliced(text, "x", r"n\1w")
+    assert new == text.replace("old", r"n\1w")
+    assert spliced(new, "z", "never") == new
+
+
+def test_the_readme_shows_what_the_result_says() -> None:
+    root = Path(__file__).parents[1]
+    text = (root / "README.md").read_text("utf-8")
+    shown = re.findall(r"<!-- (bench/results/\S+) -->\n(.*?)\n<!-- end -->", text, re.DOTALL)
+    assert shown
+    for name, block in shown:
+        assert block in (root / name).read_text("utf-8")
 
 
 def test_other_programs_are_told_from_our_own() -> None:
@@ -297,19 +377,61 @@ def test_the_chase_visits_every_line(programs: Path) -> None:
     assert whole["huge_bytes"] == 0
 
 
+LISTED = [
+    (program, loop)
+    for program, loops in {
+        "stream": ["read", "write", "copy", "triad", "triad-nt"],
+        "string": ["memset", "memcpy", "stosb", "movsb"],
+    }.items()
+    for loop in loops
+    if platform.machine() == "x86_64" or loop not in ("triad-nt", "stosb", "movsb")
+]
+
+
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_plain_read_counts_what_it_summed(programs: Path, threads: int) -> None:
+@pytest.mark.parametrize(("program", "loop"), LISTED)
+def test_a_plain_loop_counts_what_it_moved_and_looks_at_it(
+    programs: Path, program: str, loop: str, threads: int
+) -> None:
     cpus = ",".join([a_cpu()] * threads)
-    facts = run(programs / "read", cpus, str(3 * MIB), "5", "small")
-    assert facts["bytes"] == 5 * 3 * MIB
+    facts = run(programs / program, loop, cpus, str(3 * MIB), "5", "small")
+    arrays = {"copy": 2, "memcpy": 2, "movsb": 2, "triad": 3, "triad-nt": 3}.get(loop, 1)
+    slices = 3 * MIB // arrays // threads // 64 * 64
+    assert facts["bytes"] == 5 * slices * arrays * threads
     assert facts["seconds"] > 0
 
 
-@pytest.mark.parametrize("program", ["read", "chase"])
-def test_a_native_peer_explains_its_arguments(programs: Path, program: str) -> None:
+def test_openmp_and_the_turns_count_what_they_did(programs: Path) -> None:
+    met = run(programs / "meet", "500")
+    assert (met["steps"], met["seconds"] > 0) == (500, True)
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("two CPUs are needed")
+    handed = run(programs / "turns", f"{cpus[0]},{cpus[1]}", "3", "200")
+    assert (handed["steps"], handed["seconds"] > 0) == (600, True)
+
+
+@pytest.mark.parametrize(
+    ("program", "usage"),
+    [
+        ("stream", "usage: LOOP CPU"),
+        ("string", "usage: LOOP CPU"),
+        ("chase", "usage: chase CPU"),
+        ("turns", "usage: turns CPU"),
+        ("meet", "usage: meet MEETINGS"),
+    ],
+)
+def test_a_native_peer_explains_its_arguments(programs: Path, program: str, usage: str) -> None:
     done = subprocess.run([programs / program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"usage: {program} CPU")
+    assert done.stderr.startswith(usage)
+
+
+def test_an_unknown_loop_is_refused(programs: Path) -> None:
+    words = [programs / "stream", "swim", a_cpu(), str(3 * MIB), "5", "small"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "loops: read write copy triad" in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -346,22 +468,64 @@ def test_a_case_that_fails_is_no_figure(machine: Machine) -> None:
         Product("ours", "", machine, Bandwidth(), (case,), samples=1).turn(1)
 
 
+def sizes_of(peer: Program) -> set[tuple[int, int, str]]:
+    """Give the bytes, the threads and the passes that a bandwidth peer is told."""
+    found = set()
+    for command in peer.commands:
+        if command[0] == "likwid-bench":
+            _, size, threads = command[4].split(":")
+            found.add((int(size.removesuffix("MB")) * 10**6, int(threads), command[6]))
+        elif command[0] == "taskset":
+            arrays = 2 if "memcpy" in command else 1
+            size, passes = (command[command.index(option) + 1] for option in ("-s", "-l"))
+            found.add((int(size.removesuffix("B")) * arrays, 1, passes))
+        else:
+            found.add((int(command[3]), len(command[2].split(",")), command[4]))
+    return found
+
+
 def test_both_sides_of_a_contest_do_the_same_work(machine: Machine, tmp_path: Path) -> None:
     known = contests(machine, tmp_path)
-    for name in ("read-1", "read-all"):
-        ours, small, likwid, plain = known[name]().contenders
-        assert isinstance(ours, Product)
-        assert isinstance(small, Product)
-        assert isinstance(likwid, Program)
-        assert isinstance(plain, Program)
-        assert {case.operation for case in ours.cases + small.cases} == {"read"}
-        assert {case["pages"] for case in small.cases} == {"small"}
-        threads = {case.number("threads") for case in ours.cases + small.cases}
-        size = {case.number("bytes") for case in ours.cases + small.cases}
-        assert threads == {len(plain.command[1].split(","))}
-        assert size == {int(plain.command[2])}
-        assert likwid.command[4].split(":")[1:] == [f"{min(size) // 10**9}GB", str(min(threads))]
-        assert str(ours.samples) == likwid.command[6] == plain.command[3]
+    for name, loop in LOOPS.items():
+        for contest in (known[each]() for each in select([name], tuple(known))):
+            ours, *peers = contest.contenders
+            assert isinstance(ours, Product)
+            assert {case.operation for case in ours.cases} == {loop.operation}
+            assert {case["variant"] for case in ours.cases} <= set(loop.variants)
+            (size,) = {case.number("bytes") for case in ours.cases}
+            (threads,) = {case.number("threads") for case in ours.cases}
+            assert contest.name.endswith("-1") == (threads == 1)
+            for peer in peers:
+                assert isinstance(peer, Program)
+                assert sizes_of(peer) == {(size, threads, str(ours.samples))}
+            judged = {claim.peer for claim in contest.claims if claim.at_least}
+            assert judged == {peer.name for peer in peers if not peer.name.startswith("perf ")}
+
+
+def test_likwid_in_huge_pages_differs_in_its_pages_alone(tmp_path: Path) -> None:
+    work = Work(0, [0], 300_000_000, 4)
+    peer = likwid("copy", work, {"sse2"})
+    huge = advised(peer, tmp_path, work)
+    assert huge.commands == peer.commands
+    assert huge.huge == 300_000_000
+    assert huge.environment == {"LD_PRELOAD": str(tmp_path / "advise")}
+
+
+def test_a_preloaded_allocation_is_in_huge_pages(programs: Path) -> None:
+    if not discover().huge_page_bytes:
+        pytest.skip("this kernel gives no transparent huge pages")
+    program = programs / "aligned"
+    source = (
+        "#include <stdlib.h>\n#include <string.h>\n#include <stdio.h>\n"
+        "int main(void) { void *at; if (posix_memalign(&at, 512, 64 << 20)) return 1;"
+        ' memset(at, 1, 64 << 20); puts(*(char *)at == 1 ? "1.0" : ""); return 0; }'
+    )
+    subprocess.run(["gcc", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+    peer = Program("aligned", "", ((str(program),),), lambda text: Reading(float(text)))
+    assert int(str(peer.turn(1).facts["faults"])) > 10_000
+    assert (
+        int(str(advised(peer, programs, Work(0, [0], 64 << 20, 1)).turn(1).facts["faults"])) < 4_000
+    )
 
 
 @pytest.mark.parametrize("pages", ["huge", "small"])
@@ -374,10 +538,25 @@ def test_the_two_chases_walk_as_far_through_as_much(
     (case,) = ours.cases
     assert case["pages"] == pages
     steps = ours.samples * STEPS
-    assert peer.command[2:] == (str(case.number("bytes")), str(steps), pages)
+    assert peer.commands[0][2:] == (str(case.number("bytes")), str(steps), pages)
 
 
-def test_every_contest_can_be_asked_for(machine: Machine, tmp_path: Path) -> None:
+def test_every_contest_can_be_set_up(machine: Machine, tmp_path: Path) -> None:
     known = contests(machine, tmp_path)
-    assert tuple(known) == NAMES
-    assert [known[name]().name for name in NAMES] == list(NAMES)
+    assert [known[name]().name for name in known] == list(known)
+    assert {f"{loop}-1" for loop in LOOPS if loop != "copy-movsb"} <= known.keys()
+
+
+@pytest.mark.parametrize(("name", "unit"), [("core-to-core", "s"), ("barrier", "s")])
+def test_teams_meet_and_hand_over_on_the_same_cpus(
+    machine: Machine, tmp_path: Path, name: str, unit: str
+) -> None:
+    known = contests(machine, tmp_path)
+    if name not in known:
+        pytest.skip("two cores are needed")
+    contest = known[name]()
+    ours, peer = contest.contenders
+    assert isinstance(ours, Product)
+    assert isinstance(peer, Program)
+    assert contest.unit == ours.probe.unit == unit
+    assert len(ours.cases) == 1

@@ -37,7 +37,7 @@ USUAL_BYTES = 256 * MIB
 VARIANTS = {
     "read": ("1-stream", "4-stream"),
     "write": ("1-stream", "4-stream", "nt"),
-    "copy": ("1-stream", "nt", "movsb"),
+    "copy": ("1-stream", "2-stream", "nt", "movsb"),
     "triad": ("1-stream", "nt"),
 }
 _QUICK_OPERATIONS = ("read",)

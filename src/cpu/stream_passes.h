@@ -146,18 +146,13 @@ static TARGET uint64_t copy_1(const struct operands *o) {
     return 0;
 }
 
-static TARGET uint64_t copy_4(const struct operands *o) {
-    combine_by(*o, 1, 4, STEP, 1);
+static TARGET uint64_t copy_2(const struct operands *o) {
+    combine_by(*o, 1, 2, STEP, 1);
     return 0;
 }
 
 static TARGET uint64_t triad_1(const struct operands *o) {
     combine_by(*o, 2, 1, STEP, 1);
-    return 0;
-}
-
-static TARGET uint64_t triad_4(const struct operands *o) {
-    combine_by(*o, 2, 4, STEP, 1);
     return 0;
 }
 
@@ -194,9 +189,8 @@ static const struct kernel kernels[] = {
     {"write-1-" ISA, ISA, 1, 0, 1, 2, write_1},
     {"write-4-" ISA, ISA, 4, 0, 1, 2, write_4},
     {"copy-1-" ISA, ISA, 1, 1, 1, 3, copy_1},
-    {"copy-4-" ISA, ISA, 4, 1, 1, 3, copy_4},
+    {"copy-2-" ISA, ISA, 2, 1, 1, 3, copy_2},
     {"triad-1-" ISA, ISA, 1, 2, 1, 4, triad_1},
-    {"triad-4-" ISA, ISA, 4, 2, 1, 4, triad_4},
 #ifdef STORE_PAIR_NT
     {"write-nt-" ISA, ISA, 1, 0, 1, 1, write_nt},
     {"copy-nt-" ISA, ISA, NT_STREAMS, 1, 1, 2, copy_nt},

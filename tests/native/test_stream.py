@@ -224,6 +224,6 @@ def test_declared_bytes_are_those_of_the_operation(
     assert named_isa == isa
     assert (reads, writes) == MOVED[operation]
     # Copy and triad past the caches read from two places.
-    assert streams == {"4": 4, "nt": min(1 + reads, 2)}.get(variant, 1)
+    assert streams == {"2": 2, "4": 4, "nt": min(1 + reads, 2)}.get(variant, 1)
     # A plain store fetches the line that it will overwrite; nt and movsb do not.
-    assert bus == reads + writes * (2 if variant in ("1", "4") else 1)
+    assert bus == reads + writes * (2 if variant in ("1", "2", "4") else 1)
