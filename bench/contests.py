@@ -114,7 +114,8 @@ class Loop:
     perf : pair of str or None
         Benchmark of ``perf bench mem`` and its function.
     over_likwid : pair of float
-        What the ratio over likwid-bench as it comes must reach with one thread, and with all.
+        What the ratio over likwid-bench as it comes must reach with one thread, and with all; over
+        likwid-bench in huge pages as much, but no more than 1.
     """
 
     title: str
@@ -246,9 +247,10 @@ def _peers(
     pages, why = ("huge", HUGE_PAGES) if huge else ("small", SMALL_PAGES)
     if loop.likwid:
         peer = likwid(loop.likwid, work, flags)
-        yield peer, loop.over_likwid[len(work.cpus) > 1], AS_MET
+        bound = loop.over_likwid[len(work.cpus) > 1]
+        yield peer, bound, AS_MET
         if huge:
-            yield advised(peer, programs, work), PARITY, HUGE_PAGES
+            yield advised(peer, programs, work), min(bound, 1.0), HUGE_PAGES
     for program, plain in loop.plain:
         if plain not in OF_X86 or "sse2" in flags:
             yield plain_loop(programs, program, plain, work, pages), PARITY, why

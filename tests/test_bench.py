@@ -402,13 +402,13 @@ def test_a_plain_loop_counts_what_it_moved_and_looks_at_it(
 
 
 def test_openmp_and_the_turns_count_what_they_did(programs: Path) -> None:
-    met = run(programs / "meet", "500")
-    assert (met["steps"], met["seconds"] > 0) == (500, True)
+    met = run(programs / "meet", "50")
+    assert (met["steps"], met["seconds"] > 0) == (50, True)
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("two CPUs are needed")
-    handed = run(programs / "turns", f"{cpus[0]},{cpus[1]}", "3", "200")
-    assert (handed["steps"], handed["seconds"] > 0) == (600, True)
+    handed = run(programs / "turns", f"{cpus[0]},{cpus[1]}", "3", "20")
+    assert (handed["steps"], handed["seconds"] > 0) == (60, True)
 
 
 @pytest.mark.parametrize(

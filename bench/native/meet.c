@@ -11,7 +11,7 @@ int main(int count, char **words) {
     double begun = 0, ended = 0;
 #pragma omp parallel
     {
-        for (int i = 0; i < 1000; i++) {
+        for (int i = 0; i < 100; i++) {
 #pragma omp barrier
         }
 #pragma omp master

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { STRIDE = 256, MOST_LINES = 4096 };
+enum { STRIDE = 256, MOST_LINES = 4096, PATIENCE = 10000 };
 
 static _Alignas(STRIDE) unsigned char lines[MOST_LINES][STRIDE];
 static pthread_barrier_t together;
@@ -29,8 +29,11 @@ static void *hand_over(void *argument) {
         double begun = seconds_now();
         for (unsigned long at = side->parity; at < 2 * trips; at += 2) {
             unsigned long expected = at;
-            while (!atomic_compare_exchange_weak(flag, &expected, at + 1))
+            for (int spins = 0; !atomic_compare_exchange_weak(flag, &expected, at + 1); spins++) {
                 expected = at;
+                if (spins > PATIENCE) /* the other side may need this very CPU */
+                    sched_yield();
+            }
         }
         pthread_barrier_wait(&together);
         if (side->parity == 0)
