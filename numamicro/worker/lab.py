@@ -276,19 +276,17 @@ def _pinned(cpus: tuple[int, ...]) -> Team:
     try:
         return Team(cpus)
     except OSError as error:
-        code = "cpus-gone" if error.errno == errno.EINVAL else "pinning"
-        raise CaseFailed(State.ERROR, code, _unpinnable(cpus, error)) from error
+        raise _unpinnable(cpus, error) from error
 
 
-def _unpinnable(cpus: Iterable[int], error: OSError) -> str:
+def _unpinnable(cpus: Iterable[int], error: OSError) -> CaseFailed:
     """Say why no thread could be pinned to these CPUs, and what would help."""
-    ways = {
-        errno.EINVAL: ": they went offline or left the cpuset; start again",
-        errno.EPERM: f": {PIN_REMEDY}",
-        errno.EACCES: f": {PIN_REMEDY}",
-    }
-    way = ways.get(error.errno or 0, "")
-    return f"no thread can be pinned to CPUs {format_ids(cpus)} ({error.strerror}){way}"
+    text = f"no thread can be pinned to CPUs {format_ids(cpus)} ({error.strerror})"
+    if error.errno == errno.EINVAL:
+        text += ": they went offline or left the cpuset; start again"
+        return CaseFailed(State.ERROR, "cpus-gone", text)
+    way = f": {PIN_REMEDY}" if error.errno in (errno.EPERM, errno.EACCES) else ""
+    return CaseFailed(State.ERROR, "pinning", f"{text}{way}")
 
 
 def _unbindable(target: AnyPlace, size: int, error: OSError) -> CaseFailed:
