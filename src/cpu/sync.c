@@ -13,15 +13,19 @@ struct ping_job {
     uint64_t round_trips;
 };
 
-/* Thread 0 makes it odd (counted from the base), thread 1 even again. */
+/* Thread 0 makes it odd (counted from the base), thread 1 even again. Each waits by exchanging: that
+ * asks for the line to own it, so that it moves once a turn. A load that waits would share the line
+ * first and have to ask again before its store. */
 static uint64_t take_turns(void *argument, size_t rank, size_t size) {
     (void)size;
     const struct ping_job *job = argument;
     uint64_t mine = job->base + rank;
     for (uint64_t i = 0; i < job->round_trips; i++) {
-        for (int spins = 0; atomic_load_explicit(job->counter, memory_order_acquire) != mine;)
+        uint64_t expected = mine;
+        for (int spins = 0; !atomic_compare_exchange_weak_explicit(
+                 job->counter, &expected, mine + 1, memory_order_acq_rel, memory_order_relaxed);
+             expected = mine)
             spin_or_yield(&spins);
-        atomic_store_explicit(job->counter, mine + 1, memory_order_release);
         mine += 2;
     }
     return 0;
