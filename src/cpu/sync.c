@@ -13,9 +13,9 @@ struct ping_job {
     uint64_t round_trips;
 };
 
-/* Thread 0 makes it odd (counted from the base), thread 1 even again. Each waits by exchanging: that
- * asks for the line to own it, so that it moves once a turn. A load that waits would share the line
- * first and have to ask again before its store. */
+/* Thread 0 makes it odd (counted from the base), thread 1 even again. Each waits by exchanging:
+ * that asks for the line to own it, so that it moves once a turn. A load that waits would share the
+ * line first and have to ask again before its store. */
 static uint64_t take_turns(void *argument, size_t rank, size_t size) {
     (void)size;
     const struct ping_job *job = argument;
