@@ -5,6 +5,6 @@ A command imports what it needs when it runs: ``--help`` must not wait for numpy
 
 from __future__ import annotations
 
-from numamicro.commands import doctor, matrix, show, topology
+from numamicro.commands import advise, doctor, matrix, predict, show, topology
 
-COMMANDS = (matrix, show, topology, doctor)
+COMMANDS = (matrix, show, predict, advise, topology, doctor)

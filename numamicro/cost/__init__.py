@@ -1,0 +1,1 @@
+"""What a token costs: a model, a placement and a measured matrix give seconds. Needs no kernels."""

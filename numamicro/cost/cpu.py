@@ -1,0 +1,201 @@
+"""Seconds that the CPUs take of a step: weights through memory, links and cores, and waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numamicro.cost.terms import Figure, Term, at_rate, max_of, repeated, sum_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numamicro.cost.demand import Demand
+    from numamicro.cost.formats import Weights
+    from numamicro.cost.placement import Engine, Load, Placement
+    from numamicro.cost.rates import Rates
+
+
+class CpuSide:
+    """The CPUs of a placement and what they take.
+
+    ``T = max(T_stream, W / K) + T_cache + n * t_barrier`` with ``T_stream`` the longest of each
+    memory's, each link's and each node's cores' part.
+    """
+
+    def __init__(self, rates: Rates, placement: Placement, engine: Engine, load: Load) -> None:
+        self.rates = rates
+        self.placement = placement
+        self.engine = engine
+        self.load = load
+
+    def decode(self, name: str, asked: Demand) -> Term:
+        """Give the time of one step."""
+        if not asked.weights.parameters:
+            return sum_of(name, ())
+        parts = (self._weights(asked), self._cache(asked), self._waiting(asked))
+        return sum_of(name, parts)
+
+    def head(self, weights: Weights) -> Term:
+        """Give the time of the head, which every token reads whole."""
+        used = weights * self.load.batch
+        return max_of("head", (self._stream(weights.bytes), self._dot(used)))
+
+    def prefill(self, name: str, asked: Demand, tokens: int, chunks: int) -> Term:
+        """Give the time of a prompt.
+
+        Parameters
+        ----------
+        asked : Demand
+            Of one chunk: its weights are read once for each.
+        """
+        if not asked.weights.parameters:
+            return sum_of(name, ())
+        per_token = asked.used * (1 / self.load.batch)
+        products = sum_of("matrix products", self._products(per_token, tokens))
+        stream = self._stream(asked.weights.bytes).times(chunks, "weights, once a chunk")
+        return sum_of(name, (max_of("weights", (products, stream)), self._scores(asked, tokens)))
+
+    # ---- parts -----------------------------------------------------------------------------------
+
+    def _weights(self, asked: Demand) -> Term:
+        return max_of("weights", (self._stream(asked.weights.bytes), self._dot(asked.used)))
+
+    def _stream(self, size: float) -> Term:
+        return max_of("weights from memory", self._streams(size))
+
+    def _streams(self, size: float) -> Iterator[Term]:
+        placement, rates = self.placement, self.rates
+        shares = placement.shares()
+        for target in sorted({target for _, target in shares}):
+            share = sum(part for (_, there), part in shares.items() if there == target)
+            yield at_rate(
+                f"memory of node{target}",
+                size * share,
+                "B",
+                rates.memory(target),
+                f"the memory of node{target}",
+            )
+        for (reader, target), share in sorted(shares.items()):
+            if reader != target:
+                yield at_rate(
+                    f"node{reader} from node{target}",
+                    size * share,
+                    "B",
+                    rates.link(reader, target),
+                    f"the link from node{target} to node{reader}",
+                )
+        for reader, threads in placement.threads:
+            yield self._into(reader, threads, size, shares)
+        together = self._together()
+        if together:
+            yield at_rate("all nodes at once", size, "B", together, "the memory of all nodes")
+
+    def _into(
+        self, reader: int, threads: int, size: float, shares: dict[tuple[int, int], float]
+    ) -> Term:
+        """Give the time in which a node's cores take in their part, whatever limits them."""
+        sources = {target: part for (node, target), part in shares.items() if node == reader}
+        name, domain = f"into the cores of node{reader}", f"the cores of node{reader}"
+        even = len(set(sources.values())) == 1
+        if even and len(sources) > 1:
+            figure = self.rates.read(reader, sorted(sources), threads)
+            return at_rate(name, size * sum(sources.values()), "B", figure, domain)
+        return sum_of(
+            name,
+            (
+                at_rate(
+                    f"{name} from node{target}",
+                    size * part,
+                    "B",
+                    self.rates.read(reader, (target,), threads),
+                    domain,
+                )
+                for target, part in sorted(sources.items())
+            ),
+        )
+
+    def _together(self) -> Figure | None:
+        """Give what all nodes reach at once, where they read as the probe let them."""
+        nodes = sorted(self.placement.nodes)
+        if len(nodes) < 2 or sorted(self.placement.memory) != nodes:
+            return None
+        pairing = {"interleaved": "interleave", "first-touch": None}.get(
+            self.placement.policy, "own"
+        )
+        return self.rates.together(nodes, pairing) if pairing else None
+
+    def _dot(self, used: Weights) -> Term:
+        """Give the time of the products: one by one, or as a matrix where a batch makes that faster."""
+        single = sum_of(
+            "dot products",
+            (
+                at_rate(
+                    f"dot products in {name}",
+                    size,
+                    "B",
+                    self.rates.dot(name, self.placement.team),
+                    "the cores' arithmetic",
+                )
+                for name, size in used.bytes_by_format().items()
+            ),
+        )
+        if self.load.batch == 1:
+            return single
+        matrix = sum_of("matrix products", self._products(used, 1))
+        return min((single, matrix), key=lambda term: term.seconds)
+
+    def _products(self, weights: Weights, tokens: int) -> Iterator[Term]:
+        for name, count in weights.by_format:
+            yield at_rate(
+                f"matrix products in {name}",
+                2 * count * tokens,
+                "operations",
+                self.rates.gemm(name, self.placement.team),
+                "the cores' arithmetic",
+            )
+
+    def _cache(self, asked: Demand) -> Term:
+        team = self.placement.team
+        return max_of(
+            "cache",
+            (
+                self._cache_stream(asked.cache_bytes()),
+                at_rate(
+                    "attention", asked.attended, "B", self.rates.attention(team), "the attention"
+                ),
+            ),
+        )
+
+    def _cache_stream(self, size: float) -> Term:
+        home = self.placement.cache_node
+        if home is None:
+            return max_of("cache from memory", self._streams(size))
+        parts = [
+            at_rate(
+                f"cache of node{home} into node{reader}",
+                size * threads / self.placement.team,
+                "B",
+                self.rates.read(reader, (home,), threads),
+                f"the memory of node{home}",
+            )
+            for reader, threads in self.placement.threads
+        ]
+        whole = at_rate(
+            f"cache of node{home}", size, "B", self.rates.memory(home), f"the memory of node{home}"
+        )
+        return max_of("cache from memory", (whole, *parts))
+
+    def _waiting(self, asked: Demand) -> Term:
+        meetings = self.engine.cpu_meetings * asked.layers
+        meetings += self.engine.cpu_expert_meetings * asked.sparse
+        barrier = self.rates.barrier(self.placement.nodes, self.placement.team)
+        return repeated("barriers", meetings, barrier, "waiting of threads for each other")
+
+    def _scores(self, asked: Demand, tokens: int) -> Term:
+        return at_rate(
+            "attention of the prompt",
+            asked.squares * tokens**2,
+            "operations",
+            self.rates.gemm("F16", self.placement.team),
+            "the cores' arithmetic",
+        )

@@ -1,0 +1,110 @@
+"""What one decode step asks of the place that holds some layers, or only their routed experts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numamicro.cost.formats import Weights, bits_of
+from numamicro.cost.model import summed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numamicro.cost.model import Layer
+    from numamicro.cost.placement import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Sums over layers for one step of a batch.
+
+    Parameters
+    ----------
+    weights : Weights
+        Read once.
+    shared : Weights
+        The shared experts' part of them.
+    used : Weights
+        The same weights, each counted as often as a token of the batch goes through them.
+    kept : Weights
+        All that has to be there.
+    cache : tuple of (heads, bytes)
+        Key-value cache that is read, by the number of heads it can be split into.
+    attended : float
+        Bytes of cache that the query heads take in.
+    squares : float
+        Operations of the attention of a prompt, divided by the square of its tokens.
+    layers, sparse : int
+        Layers with their attention here, and layers whose routed experts are here.
+    """
+
+    weights: Weights = field(default_factory=Weights)
+    shared: Weights = field(default_factory=Weights)
+    used: Weights = field(default_factory=Weights)
+    kept: Weights = field(default_factory=Weights)
+    cache: tuple[tuple[int, float], ...] = ()
+    attended: float = 0.0
+    squares: float = 0.0
+    layers: int = 0
+    sparse: int = 0
+
+    def cache_bytes(self, ranks: int = 1) -> float:
+        """Give the bytes of cache for each of so many ranks: heads are split, never cut."""
+        return sum(size / min(ranks, heads) for heads, size in self.cache)
+
+    @property
+    def operations(self) -> float:
+        """Multiplications and additions of the weights in one step."""
+        return 2 * self.used.parameters
+
+
+def demand(
+    layers: Sequence[Layer], load: Load, *, resident: bool = True, routed: bool = True
+) -> Demand:
+    """Sum up what layers ask for.
+
+    Parameters
+    ----------
+    resident, routed : bool
+        Whether to count what every token reads, with the cache; and the routed experts.
+    """
+    counts = _grouped(layers)
+    value = bits_of(load.cache_format) / 8 * load.batch
+    read: list[Weights] = []
+    used: list[Weights] = []
+    kept: list[Weights] = []
+    caches: dict[int, float] = {}
+    for layer, count in counts:
+        if resident:
+            read.append(layer.every_token * count)
+            used.append(layer.every_token * (count * load.batch))
+            kept.append(layer.every_token * count)
+            size = count * value * layer.cache.values * layer.cache.positions(load.context)
+            caches[layer.cache.heads] = caches.get(layer.cache.heads, 0.0) + size
+        if routed and layer.experts:
+            read.append(layer.routed(load.batch) * count)
+            used.append(layer.expert * (layer.active * load.batch * count))
+            kept.append(layer.expert * (layer.experts * count))
+    return Demand(
+        weights=summed(read),
+        shared=summed(layer.mlp * count for layer, count in counts if layer.experts and resident),
+        used=summed(used),
+        kept=summed(kept),
+        cache=tuple(caches.items()),
+        attended=sum(
+            count * value * layer.cache.work * layer.cache.positions(load.context)
+            for layer, count in counts
+            if resident
+        ),
+        squares=sum(2.0 * layer.width * count for layer, count in counts if resident),
+        layers=len(layers) if resident else 0,
+        sparse=sum(count for layer, count in counts if layer.experts and routed),
+    )
+
+
+def _grouped(layers: Sequence[Layer]) -> list[tuple[Layer, int]]:
+    """Count layers that are one object: a model keeps equal layers once."""
+    counts = Counter(map(id, layers))
+    return [(layer, counts[id(layer)]) for layer in {id(layer): layer for layer in layers}.values()]

@@ -1,0 +1,445 @@
+"""Times of tokens: against arithmetic by hand, and what must hold of any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numamicro.case import node
+from numamicro.cost.placement import POLICIES, Load, Placement
+from numamicro.cost.presets import preset
+from numamicro.cost.rates import Lacking
+from numamicro.cost.terms import Term
+from numamicro.cost.verdict import domains, sentence
+from numamicro.errors import NumamicroError
+from numamicro.matrix import CostMatrix, Measurement, State
+from numamicro.units import GIB
+from tests.cost.rigs import PLAIN, SPARSE, gpu, on_node, predictor, rig, small_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODEL = small_model()
+WEIGHTS = MODEL.active().bytes
+HEAD = MODEL.head.bytes
+LAYERS = WEIGHTS - HEAD
+CACHE = MODEL.cache_bytes(2048)
+
+
+def seconds(
+    matrix: CostMatrix, placement: Placement, load: Load | None = None, **options: bool
+) -> float:
+    return predictor(matrix, load=load, **options).decode(placement).seconds
+
+
+# ---- by hand -------------------------------------------------------------------------------------
+
+
+def test_one_node_reads_all_weights_at_its_rate() -> None:
+    # 8 threads take 80 GB/s of dot products, so that the memory's 40 GB/s bind.
+    attended = 2 * 2 * 2048 * (2 * 8 * 128)
+    expected = WEIGHTS / 40e9 + max(CACHE / 40e9, attended / 80e9) + 2 * PLAIN.cpu_meetings * 1e-6
+    assert seconds(rig(), on_node(0)) == pytest.approx(expected)
+
+
+def test_few_threads_are_bound_by_their_arithmetic() -> None:
+    attended = 2 * 2 * 2048 * (2 * 8 * 128)
+    norms = 4 * 1024 * 2
+    assert norms < WEIGHTS
+    expected = WEIGHTS / 10e9 + attended / 10e9
+    assert seconds(rig(cores=2), on_node(0, threads=1)) == pytest.approx(expected)
+
+
+def test_remote_pages_go_at_the_links_rate() -> None:
+    near, far = seconds(rig(), on_node(0)), seconds(rig(), on_node(0, memory=1))
+    assert far - near == pytest.approx(
+        (WEIGHTS + CACHE) / 20e9 - WEIGHTS / 40e9 - max(CACHE / 40e9, 8 * CACHE / 80e9 / 2)
+    )
+
+
+def test_a_row_for_each_policy() -> None:
+    """Two nodes of 8 threads: bound and replicated read at home, interleaved half over the link."""
+    threads = ((0, 8), (1, 8))
+    waits = 2 * PLAIN.cpu_meetings * 3e-6
+    attention = 8 * CACHE / 2 / 160e9
+    times = {
+        policy: seconds(rig(), Placement(threads=threads, policy=policy, memory=(0, 1)))
+        for policy in POLICIES
+    }
+    home = WEIGHTS / 80e9 + max(CACHE / 80e9, attention) + waits
+    assert times["bound"] == times["replicated"] == pytest.approx(home)
+    # A thread takes half from each: its rate is the harmonic mean of 40 and 20 GB/s.
+    mixed = (0.5 / 40e9 + 0.5 / 20e9) / 2
+    assert times["interleaved"] == pytest.approx(
+        WEIGHTS * mixed + max(CACHE * mixed, attention) + waits
+    )
+    # All pages on one node: its memory gives 40 GB/s, and half of them pass the link.
+    one = 1 / 40e9
+    assert times["first-touch"] == pytest.approx(
+        WEIGHTS * one + max(CACHE * one, attention) + waits
+    )
+
+
+def test_both_sockets_on_one_nodes_pages_lose_to_one_socket() -> None:
+    """Where a link gives less than half of the memory's rate, as published tables show."""
+    both = Placement(threads=((0, 8), (1, 8)), policy="first-touch", memory=(0,))
+    assert seconds(rig(remote=15e9), both) > seconds(rig(remote=15e9), on_node(0))
+
+
+def test_a_batch_shares_weights_and_not_cache() -> None:
+    one = predictor(rig(), load=Load(batch=1)).decode(on_node(0, threads=8))
+    four = predictor(rig(dot=1e12), load=Load(batch=4)).decode(on_node(0, threads=8))
+    cache = [
+        part
+        for part in four.leaves()
+        if part.name == "memory of node0" and part.amount == 4 * CACHE
+    ]
+    assert cache
+    assert four.seconds < 4 * one.seconds
+
+
+def test_a_sparse_model_reads_what_a_token_takes() -> None:
+    sparse = small_model(**SPARSE)
+    term = predictor(rig(), sparse).decode(on_node(0))
+    read = [part.amount for part in term.leaves() if part.name == "memory of node0"]
+    assert read[0] == pytest.approx(sparse.active().bytes - sparse.head.bytes)
+
+
+def test_a_gpu_reads_its_weights_and_pays_for_each_layer() -> None:
+    term = predictor(rig(gpus=1)).decode(Placement(stages=((0,),)))
+    memory = (WEIGHTS + CACHE) / (0.83 * 1e12)
+    logits = 1e-5 + 32000 * 4 / 25e9
+    assert term.seconds == pytest.approx(memory + 2 * PLAIN.gpu_layer_seconds + logits)
+
+
+def test_tensor_parallel_splits_weights_and_reduces_twice_a_layer() -> None:
+    matrix = rig(gpus=2, nodes=1)
+    term = predictor(matrix).decode(Placement(stages=((0, 1),)))
+    parts = {part.name: part for part in term.leaves()}
+    assert parts["weights"].amount == pytest.approx(WEIGHTS / 2)
+    assert parts["cache"].amount == pytest.approx(CACHE / 2)
+    assert parts["all-reduces"].amount == 4
+    # 2 KiB of activations are less than the smallest size measured.
+    assert parts["all-reduces"].figure is not None
+    assert parts["all-reduces"].figure.value == pytest.approx(1e-5 * (1 + 4096 / 2**16))
+
+
+@given(st.integers(1, 16), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8]))
+def test_the_cache_is_split_by_at_most_its_heads(ranks: int, kv: int, context: int) -> None:
+    from numamicro.cost.demand import demand
+
+    model = small_model(num_key_value_heads=kv)
+    asked = demand(model.layers, Load(context=context))
+    assert asked.cache_bytes(ranks) == pytest.approx(model.cache_bytes(context) / min(ranks, kv))
+
+
+def test_mla_keeps_its_cache_on_every_rank() -> None:
+    from numamicro.cost.demand import demand
+
+    asked = demand(preset("deepseek-v3").layers, Load(context=100))
+    assert asked.cache_bytes(8) == asked.cache_bytes(1) == pytest.approx(70_272 * 100)
+
+
+def test_a_chain_of_stages_pays_a_hop_through_a_node_without_peer_access() -> None:
+    matrix = rig(gpus=2, peer=False)
+    chain = Placement(stages=((0,), (1,)), peer=False, via=0)
+    term = predictor(matrix).decode(chain)
+    size = 1024 * 2
+    expected = 1e-5 + size / 25e9 + 1e-5 + size / 20e9
+    hop = next(part for part in term.parts if part.name.startswith("gpu0 to gpu1"))
+    assert hop.seconds == pytest.approx(expected)
+
+
+def test_experts_on_the_cpus_add_their_time_and_hops() -> None:
+    sparse = small_model(**SPARSE)
+    whole = predictor(rig(gpus=1), sparse).decode(Placement(stages=((0,),)))
+    placement = Placement(stages=((0,),), cpu_experts=(0, 1), threads=((0, 8),), memory=(0,))
+    split = predictor(rig(gpus=1), sparse).decode(placement)
+    moved = sum(layer.routed(1).bytes for layer in sparse.layers)
+    hop = 1e-5 + 1024 * 4 / 25e9
+    waits = 2 * PLAIN.cpu_expert_meetings * 1e-6
+    gained = moved / (0.83 * 1e12)
+    assert split.seconds == pytest.approx(whole.seconds - gained + moved / 40e9 + waits + 4 * hop)
+
+
+def test_an_engine_that_overlaps_hides_the_shared_experts() -> None:
+    sparse = small_model(**SPARSE, n_shared_experts=4)
+    placement = Placement(stages=((0,),), cpu_experts=(0, 1), threads=((0, 8),), memory=(0,))
+    summed = predictor(rig(gpus=1), sparse)
+    overlapped = predictor(rig(gpus=1), sparse)
+    overlapped.engine = replace(PLAIN, overlap=True)
+    shared = sum(layer.mlp.bytes for layer in sparse.layers) / (0.83 * 1e12)
+    gain = summed.decode(placement).seconds - overlapped.decode(placement).seconds
+    assert gain == pytest.approx(shared)
+
+
+def test_a_prompt_is_products_and_the_square_of_its_tokens() -> None:
+    cost = predictor(rig(), load=Load(prompt=512)).cost(on_node(0))
+    assert isinstance(cost.prefill, Term)
+    layers = sum(layer.every_token.parameters for layer in MODEL.layers)
+    work = 2 * layers * 512 + 2 * 2 * 1024 * 512**2
+    assert cost.prefill.seconds == pytest.approx(work / (8 * 20 * 10e9))
+    assert isinstance(cost.first_token, Term)
+    assert cost.first_token.seconds > cost.prefill.seconds
+
+
+def test_llama_streams_experts_to_the_gpu_for_a_prompt() -> None:
+    sparse = small_model(**SPARSE)
+    placement = Placement(stages=((0,),), cpu_experts=(0, 1), threads=((0, 8),), memory=(0,))
+    engine = replace(PLAIN, streams=True)
+    streaming = predictor(rig(gpus=1), sparse)
+    streaming.engine = engine
+    cost = streaming.cost(placement)
+    assert isinstance(cost.prefill, Term)
+    sent = next(leaf for leaf in cost.prefill.leaves() if "CPUs to the GPU" in leaf.name)
+    chunk = replace(streaming.load, batch=512)
+    assert sent.amount == pytest.approx(
+        sum(layer.routed(chunk.batch).bytes for layer in sparse.layers)
+    )
+
+
+# ---- what must hold ------------------------------------------------------------------------------
+
+PLACEMENTS = [
+    on_node(0),
+    on_node(1),
+    on_node(0, threads=3),
+    on_node(0, memory=1),
+    *(Placement(threads=((0, 8), (1, 8)), policy=policy, memory=(0, 1)) for policy in POLICIES),
+    Placement(stages=((0,),)),
+    Placement(stages=((0, 1),)),
+    Placement(stages=((0, 1, 2, 3),)),
+    Placement(stages=((0, 1), (2, 3))),
+    Placement(stages=((0, 1),), peer=False),
+    Placement(stages=((0,),), cpu_experts=(0,), threads=((0, 8),), memory=(0,)),
+    Placement(stages=((0,), (3,)), cpu_layers=1, threads=((1, 4),), memory=(1,), peer=False),
+]
+placements = st.sampled_from(PLACEMENTS)
+RIG = rig(gpus=4)
+SPARSE_MODEL = small_model(num_hidden_layers=4, **SPARSE)
+loads = st.builds(
+    Load,
+    batch=st.integers(1, 64),
+    context=st.integers(1, 10_000),
+    prompt=st.integers(1, 2_000),
+)
+
+
+def slowed(cell: Measurement, factor: float) -> Measurement:
+    runs = tuple(
+        replace(run, samples=tuple(s._replace(seconds=s.seconds * factor) for s in run.samples))
+        for run in cell.runs
+    )
+    return replace(cell, runs=runs)
+
+
+@settings(max_examples=150)
+@given(placements, loads, st.integers(0, len(RIG.measurements) - 1), st.floats(1.0, 50.0))
+def test_no_cost_falls_when_a_rate_falls(
+    placement: Placement, load: Load, index: int, factor: float
+) -> None:
+    cells = list(RIG.measurements)
+    cells[index] = slowed(cells[index], factor)
+    before = predictor(RIG, SPARSE_MODEL, load).cost(placement)
+    after = predictor(replace(RIG, measurements=tuple(cells)), SPARSE_MODEL, load).cost(placement)
+    for name in ("decode", "prefill", "first_token"):
+        old, new = getattr(before, name), getattr(after, name)
+        assert new.seconds >= old.seconds * (1 - 1e-9), name
+        assert new.high >= old.high * (1 - 1e-9), name
+
+
+@settings(max_examples=60)
+@given(placements, loads, st.integers(1, 8), st.integers(1, 3), st.sampled_from([1, 2, 4]))
+def test_no_cost_falls_when_bytes_grow(
+    placement: Placement, load: Load, batch: int, longer: int, wider: int
+) -> None:
+    def token(model: object, asked: Load) -> float:
+        return predictor(RIG, model, asked).decode(placement).seconds  # type: ignore[arg-type]
+
+    now = token(SPARSE_MODEL, load)
+    assert token(SPARSE_MODEL, replace(load, context=load.context * longer)) >= now * (1 - 1e-9)
+    assert token(SPARSE_MODEL, replace(load, batch=load.batch + batch)) >= now * (1 - 1e-9)
+    grown = small_model(num_hidden_layers=4, **SPARSE | {"moe_intermediate_size": 512 * wider})
+    assert token(grown, load) >= now * (1 - 1e-9)
+
+
+@given(st.floats(1e9, 1e11), st.floats(0.01, 1.0), st.integers(1, 8))
+def test_a_farther_node_never_helps(local: float, share: float, threads: int) -> None:
+    matrix = rig(local=local, remote=local * share)
+    near = seconds(matrix, on_node(0, threads))
+    assert seconds(matrix, on_node(0, threads, memory=1)) >= near * (1 - 1e-9)
+
+
+def check_sums(term: Term) -> None:
+    assert term.low <= term.seconds * (1 + 1e-9)
+    assert term.high >= term.seconds * (1 - 1e-9)
+    if term.how == "sum":
+        assert term.seconds == pytest.approx(sum(part.seconds for part in term.parts))
+    elif term.how == "max":
+        assert term.seconds == max(part.seconds for part in term.parts)
+    else:
+        assert term.figure is not None
+        assert term.amount is not None
+        rate = term.figure.value
+        expected = term.amount * rate if term.unit == "times" else term.amount / rate
+        assert term.seconds == pytest.approx(expected)
+    for part in term.parts:
+        check_sums(part)
+
+
+@settings(max_examples=60)
+@given(placements, loads)
+def test_terms_add_up_and_say_what_binds(placement: Placement, load: Load) -> None:
+    cost = predictor(RIG, SPARSE_MODEL, load).cost(placement)
+    for term in (cost.decode, cost.prefill, cost.first_token):
+        assert isinstance(term, Term)
+        check_sums(term)
+    assert sum(domains(cost.decode).values()) == pytest.approx(cost.decode.seconds)
+    assert sentence(cost, 2).endswith(".")
+
+
+def test_an_interval_is_that_of_the_cells() -> None:
+    matrix = rig()
+    wide = [
+        replace(
+            cell,
+            runs=tuple(
+                replace(
+                    run,
+                    samples=run.samples * 3
+                    + tuple(
+                        s._replace(seconds=s.seconds * f) for s in run.samples for f in (0.8, 1.25)
+                    ),
+                )
+                for run in cell.runs
+            ),
+        )
+        if cell.case.operation == "read"
+        and cell.case.route.source == node(0) == cell.case.route.target
+        else cell
+        for cell in matrix.measurements
+    ]
+    term = predictor(replace(matrix, measurements=tuple(wide))).decode(on_node(0))
+    leaf = next(leaf for leaf in term.leaves() if leaf.name == "memory of node0")
+    assert leaf.low == pytest.approx(0.8 * leaf.seconds)
+    assert leaf.high == pytest.approx(1.25 * leaf.seconds)
+    assert term.low < term.seconds < term.high
+
+
+def test_gigabytes_are_decimal_and_gibibytes_are_not() -> None:
+    """10^9 bytes at 1 GB/s take a second; a GiB takes longer by 7 %."""
+    from numamicro.cost.terms import Figure, at_rate
+
+    rate = Figure(1e9, 1e9, 1e9, "test", "measured")
+    assert at_rate("", 1e9, "B", rate, "").seconds == 1.0
+    assert at_rate("", GIB, "B", rate, "").seconds == 2**30 / 1e9
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+def without(matrix: CostMatrix, wanted: Callable[[Measurement], bool]) -> CostMatrix:
+    """Give the matrix with some cells failed."""
+    from numamicro.topology import Note
+
+    cells = tuple(
+        replace(cell, state=State.VOID, reason=Note("misplaced", "planted"), runs=())
+        if wanted(cell)
+        else cell
+        for cell in matrix.measurements
+    )
+    return replace(matrix, measurements=cells)
+
+
+@pytest.mark.parametrize(
+    ("probe", "operation", "placement", "says"),
+    [
+        ("bandwidth", "read", on_node(0), "bandwidth/read to node0"),
+        ("barrier", "wait", on_node(0), "barrier/wait"),
+        ("dot", "f16", on_node(0), "dot/F16"),
+        ("attention", "read", on_node(0), "attention"),
+        ("gpu-memory", "read", Placement(stages=((0,),)), "memory read of gpu0"),
+        ("allreduce", "pull", Placement(stages=((0, 1),)), "all-reduce of gpu0 and gpu1"),
+        ("peer", "copy", Placement(stages=((0,), (1,))), "peer copy from gpu0 to gpu1"),
+        ("copy", "d2h", Placement(stages=((0,),)), "gpu0"),
+    ],
+)
+def test_what_the_file_lacks_is_named_or_assumed(
+    probe: str, operation: str, placement: Placement, says: str
+) -> None:
+    failed = without(
+        rig(gpus=2),
+        lambda cell: (
+            cell.case.probe == probe
+            and (cell.case.operation == operation or probe in ("dot", "allreduce"))
+        ),
+    )
+    with pytest.raises(Lacking, match=says):
+        predictor(failed).cost(placement)
+    if operation == "read" and probe == "bandwidth":
+        with pytest.raises(Lacking):
+            predictor(failed, assume=True).cost(placement)
+        return
+    cost = predictor(failed, assume=True).cost(placement)
+    assert cost.assumptions
+    assert "assumed" in cost.origins
+
+
+def test_what_only_a_prompt_needs_does_not_stop_a_token() -> None:
+    failed = without(rig(), lambda cell: cell.case.probe == "gemm")
+    cost = predictor(failed).cost(on_node(0))
+    assert cost.decode.seconds
+    assert isinstance(cost.prefill, str)
+    assert "gemm" in cost.prefill
+    assert cost.prompt_rate is None
+    assert isinstance(cost.loading, str)
+    assert "drive" in cost.loading
+
+
+def test_what_does_not_fit_is_refused_with_the_bytes() -> None:
+    model = preset("llama-3.1-70b")
+    with pytest.raises(NumamicroError, match=r"node0 has 64 GiB and would hold 131\.4 GiB"):
+        predictor(rig(), model).cost(on_node(0))
+    assert predictor(rig(), model, ignore_capacity=True).cost(on_node(0)).decode.seconds > 3
+    both = Placement(threads=((0, 8), (1, 8)), policy="bound", memory=(0, 1))
+    with pytest.raises(NumamicroError, match="does not fit"):
+        predictor(rig(), model).cost(both)
+    assert predictor(rig(memory=80 * GIB), model).cost(both).decode.seconds > 1
+    with pytest.raises(NumamicroError, match="does not fit"):
+        predictor(rig(memory=80 * GIB), model).cost(replace(both, policy="replicated"))
+
+
+@pytest.mark.parametrize(
+    ("placement", "says"),
+    [
+        (Placement(stages=((0, 1, 2),)), "3 GPUs cannot split the 8 heads"),
+        (Placement(stages=((0,), (0,))), "twice"),
+        (Placement(stages=((0,), (1,), (2,))), "too few"),
+        (Placement(stages=((),)), "0 GPUs"),
+        (Placement(), "threads"),
+        (Placement(stages=((0,),), cpu_experts=(0,), threads=((0, 1),), memory=(0,)), "no routed"),
+        (
+            Placement(stages=((0,),), cpu_experts=(9,), threads=((0, 1),), memory=(0,)),
+            "layers 0 to 1",
+        ),
+        (Placement(threads=((0, 1),), memory=(0,), policy="near"), "policy"),
+    ],
+)
+def test_a_placement_that_is_none_is_one_sentence(placement: Placement, says: str) -> None:
+    with pytest.raises(NumamicroError, match=says) as caught:
+        predictor(rig(gpus=3)).cost(placement)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_gpu_that_binds_says_that_nodes_do_not_matter() -> None:
+    big = small_model(num_hidden_layers=64)
+    cost = predictor(rig(gpus=1), big).cost(Placement(stages=((0,),)))
+    assert "NUMA placement does not matter here" in sentence(cost, 2)
+    cpu = predictor(rig(), big).cost(on_node(0))
+    assert "memory of node0 binds" in sentence(cpu, 2)
+    assert "one node with memory" in sentence(cpu, 1)
+    assert gpu(0) not in {room.place for room in cpu.rooms}
