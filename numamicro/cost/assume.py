@@ -12,9 +12,9 @@ _WIDTH = 2.0
 
 # Base units: bytes per second, operations per second, seconds.
 _DEFAULTS: dict[str, tuple[float, str]] = {
-    "barrier": (3e-6, "a barrier of 3 us"),
+    "barrier": (1e-6, "a barrier of 1 us and 0.1 us for each thread"),
     "step": (1e-6, "1 us for a small vector operation"),
-    "dot": (1e10, "10 GB/s of weights through one core's integer dot product"),
+    "dot": (2e10, "20 G weights/s through one core's dot product"),
     "attention": (8e9, "8 GB/s of cache through one core's attention"),
     "gemm": (8e10, "80 G operations/s of a core's matrix product"),
     "storage": (3e9, "storage that reads 3 GB/s"),

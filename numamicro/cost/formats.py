@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from numamicro.errors import NumamicroError
@@ -61,14 +62,21 @@ GGML_TYPES: dict[int, str] = {
 """Number of a tensor type in a GGUF file -> name."""
 
 
+_BITS = re.compile(r"(\d{1,2}(?:\.\d{1,9})?)bpw", re.ASCII | re.IGNORECASE)
+
+
 def bits_of(name: str) -> float:
     """Give the bits that one value of a format takes, its share of the scales included.
+
+    A format may also be its bits alone, as ``2.5bpw``.
 
     Raises
     ------
     NumamicroError
         The format is not known.
     """
+    if match := _BITS.fullmatch(name):
+        return float(match[1])
     if name not in _BLOCKS:
         raise NumamicroError(f"there is no format '{name:.40}'; choose one of {', '.join(_BLOCKS)}")
     values, size = _BLOCKS[name]

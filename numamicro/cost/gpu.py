@@ -68,7 +68,8 @@ class GpuSide:
             at_rate("cache", asked.cache_bytes(ranks), "B", rate, "the GPU's memory"),
         ]
         busy = max_of("kernels", (sum_of("memory", parts), *self._arithmetic(group, asked)))
-        layers = repeated("layers", asked.layers, self._layer_time(), "the GPU's launches")
+        count = self.engine.layer_equivalents(asked.layers, asked.sparse)
+        layers = repeated("layers", count, self._layer_time(), "the GPU's launches")
         return sum_of(_named(group), (busy, layers, *self._reduces(group, asked, bool(head_bytes))))
 
     def shared(self, group: Sequence[int], size: float) -> Term:
@@ -159,6 +160,8 @@ class GpuSide:
 
     def logits(self) -> Term:
         """Give the time in which the logits reach the host, from the last stage."""
+        if not self.engine.host_samples:
+            return sum_of("logits to the host", ())
         size = self.load.batch * self.model.vocabulary * HOST_BYTES
         index = self.placement.stages[-1][0]
         ways = [self.down(index, node, size) for node in self._hosts()]

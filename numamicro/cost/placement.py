@@ -31,12 +31,15 @@ class Engine:
     gpu_efficiency : float
         Share of the GPU's read bandwidth that its matrix-vector products reach.
     gpu_layer_seconds : float
-        Launches, norms and other small kernels of a layer.
+        Launches, norms and other small kernels of a dense layer; a layer with routed experts takes
+        more in proportion to its operations.
     cpu_meetings, cpu_expert_meetings : int
         Barriers of a layer on the CPU, of a dense one and those that routed experts add: counted in
         the engine's graph of operations.
     streams : bool
         Whether a long prompt takes the CPUs' weights to the GPU rather than to the CPUs' cores.
+    host_samples : bool
+        Whether the logits go to the host to choose a token; else only the token does.
     prefill_chunk : int
         Tokens of a prompt that go through the layers together.
     """
@@ -48,13 +51,18 @@ class Engine:
     cpu_meetings: int = 26
     cpu_expert_meetings: int = 16
     streams: bool = False
+    host_samples: bool = False
     prefill_chunk: int = 512
+
+    def layer_equivalents(self, layers: int, sparse: int) -> float:
+        """Give how many dense layers have as many operations as these."""
+        return layers + sparse * self.cpu_expert_meetings / self.cpu_meetings
 
 
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
-        Engine("llama.cpp", overlap=False, streams=True),
+        Engine("llama.cpp", overlap=False, streams=True, host_samples=True),
         # One task queue for each node instead of a barrier after every operation.
         Engine("ktransformers", overlap=True, cpu_meetings=8, cpu_expert_meetings=4),
         Engine("vllm", overlap=False, prefill_chunk=2048),

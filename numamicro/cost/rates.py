@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from numamicro.case import PlaceSet, node
 from numamicro.cost.assume import assumed
 from numamicro.cost.cells import at, by_count, gpu, log_at, ok_cells, place_of, spans
+from numamicro.cost.formats import bits_of
 from numamicro.cost.ring import slowest_of_ring
 from numamicro.cost.terms import Figure, smaller
 from numamicro.errors import NumamicroError
@@ -129,7 +130,8 @@ class Rates:
         curve = by_count(cells, "team", lowest=True)
         if not curve:
             where = "one node" if len(nodes) == 1 else "several nodes"
-            return self._otherwise("barrier", f"barrier/wait of a team on {where}", None)
+            known = assumed("barrier", 1 + threads / 10) if self.assume else None
+            return self._otherwise("barrier", f"barrier/wait of a team on {where}", known)
         return at(curve, threads, from_origin=False)
 
     def team_sizes(self, index: int) -> tuple[int, ...]:
@@ -164,12 +166,13 @@ class Rates:
         ]
         curve = by_count(cells, "threads")
         if not curve:
-            close = _SIMILAR.get(name)
+            close = _SIMILAR.get(name, "Q4_K" if name.endswith(("bpw", "BPW")) else None)
             if close and self._has(kind, close):
                 return self._arithmetic(kind, close, threads)
-            return self._otherwise(
-                kind, f"{kind}/{name}", assumed(kind, threads) if self.assume else None
-            )
+            # Arithmetic goes by weights: a format of few bits brings many of them in a byte.
+            factor = threads * (bits_of(name) / 8 if kind == "dot" else 1.0)
+            known = assumed(kind, factor) if self.assume else None
+            return self._otherwise(kind, f"{kind}/{name}", known)
         largest, figure = curve[-1]
         if threads <= largest:
             return at(curve, threads, from_origin=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numamicro.cost.model import ModelSpec
 
-PLAIN = Engine("llama.cpp", overlap=False)
+PLAIN = Engine("llama.cpp", overlap=False, host_samples=True)
 
 
 def cell(
