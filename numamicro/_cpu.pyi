@@ -383,3 +383,94 @@ def kernels() -> list[tuple[str, str, int, int, int, int]]:
         written) were read. `bus` / (read + written) of them crossed the memory bus, in the model
         that a plain store first fetches its line.
     """
+
+def dot_fill(team: Team, arena: Arena, length: int, format: str, seed: int) -> int:
+    """Fill the first `length` bytes with rows of weights, each thread its own slice.
+
+    Parameters
+    ----------
+    length : int
+        Bytes, as for `fill`; enough for 8 rows of 2048 weights a thread. OSError (EINVAL) otherwise.
+    format : str
+        F16, BF16, Q8_0, Q4_0 or Q4_K. OSError (ENOTSUP) otherwise.
+
+    Returns
+    -------
+    int
+        Results of the loops that are not what the format's definition makes them; 0 when all is
+        well.
+    """
+
+def dot(
+    team: Team, arena: Arena, length: int, format: str, many: bool, repetitions: int
+) -> tuple[int, int, int, int, int]:
+    """Multiply every row of a buffer filled by `dot_fill` with one vector, or with 48 if `many`.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds.
+    bytes : int
+        Of weights, scales included.
+    operations : int
+        Multiplications and additions.
+    sum : int
+        Of the results' bits modulo 2**64: in proportion to `repetitions`, or they are wrong.
+    strays : int
+        As for `read`.
+    """
+
+def dot_kernels() -> list[tuple[str, str]]:
+    """Give (format, isa) of the loops that this CPU can run; the first of a format is taken."""
+
+def attend_fill(team: Team, arena: Arena, length: int, seed: int) -> int:
+    """Fill the first `length` bytes with layers of keys and values, each thread its own slice.
+
+    Parameters
+    ----------
+    length : int
+        Bytes, as for `fill`; enough for 4 MiB a thread. OSError (EINVAL) otherwise.
+
+    Returns
+    -------
+    int
+        Results of the attention that differ from plain arithmetic by more than rounding.
+    """
+
+def attend(team: Team, arena: Arena, length: int, repetitions: int) -> tuple[int, int, int, int]:
+    """Let 16 query heads look at all positions of every layer that `attend_fill` laid down.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds.
+    bytes : int
+        Of keys and values, each counted for every query head that takes it.
+    sum : int
+        Of the results' bits modulo 2**64: in proportion to `repetitions`, or they are wrong.
+    strays : int
+        As for `read`.
+    """
+
+def step(team: Team, kind: str, values: int, repetitions: int) -> tuple[int, int, float, int]:
+    """Do a small operation on a vector of `values` floats, by the team's first thread.
+
+    Parameters
+    ----------
+    kind : str
+        norm (to a root mean square of 1) or rotate (pairs, by a table of angles). KeyError
+        otherwise.
+    values : int
+        Even. OSError (EINVAL) otherwise.
+
+    Returns
+    -------
+    elapsed : int
+        Nanoseconds.
+    values : int
+        That went through.
+    sum : float
+        Of the squares: `values` of the call after norm; after rotate, what it was before.
+    strays : int
+        As for `read`.
+    """

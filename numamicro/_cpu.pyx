@@ -10,95 +10,6 @@ from libc.stdlib cimport calloc, free, malloc
 import os
 from operator import index
 
-cdef extern from "arena.h" nogil:
-    enum:
-        ERRNO_LIMIT
-        CENSUS_STATES
-    enum placement:
-        PLACE_NONE
-        PLACE_BIND
-        PLACE_INTERLEAVE
-    struct c_arena "arena":
-        unsigned char *address
-        size_t size
-    int arena_open(c_arena *, size_t size, int huge, placement, const int *nodes, size_t count)
-    int arena_close(c_arena *)
-    int arena_census(const c_arena *, size_t offset, size_t length, size_t step, uint64_t *pages)
-
-cdef extern from "team.h" nogil:
-    struct c_team "team":
-        pass
-    int team_open(c_team **, const int *cpus, size_t size)
-    void team_close(c_team *)
-
-cdef extern from "span.h" nogil:
-    struct span:
-        const c_arena *arena
-        size_t length
-        size_t threads
-    struct c_spans "spans":
-        const span *items
-        size_t count
-
-cdef extern from "fill.h" nogil:
-    int c_fill "fill"(c_team *, c_spans, uint64_t seed, uint64_t *sum)
-
-cdef extern from "stream.h" nogil:
-    struct kernel:
-        const char *name
-        const char *isa
-        int streams
-        int reads
-        int writes
-        int bus
-    struct stream_result:
-        int64_t elapsed_ns
-        uint64_t bytes
-        uint64_t sum
-        int64_t strays
-    const kernel *stream_kernel(size_t index)
-    int stream_read(c_team *, c_spans, const char *name, uint64_t repetitions, stream_result *)
-    int stream_store(c_team *, c_spans, const char *name, uint64_t repetitions, uint64_t seed,
-                     stream_result *)
-    int stream_expected(c_team *, c_spans, const char *name, uint64_t repetitions, uint64_t seed,
-                        uint64_t *sum)
-
-cdef extern from "chase.h" nogil:
-    struct chase_result:
-        int64_t elapsed_ns
-        size_t offset
-        int64_t strays
-    int chase_link(c_team *, const c_arena *, size_t length, size_t line, uint64_t seed)
-    int chase_position(size_t length, size_t line, uint64_t seed, uint64_t step, size_t *offset)
-    int chase_walk(c_team *, const c_arena *, size_t length, size_t line, uint64_t seed,
-                   uint64_t start, uint64_t steps, chase_result *)
-
-cdef extern from "loaded.h" nogil:
-    struct load:
-        const c_arena *arena
-        size_t length
-        const char *kernel
-        uint64_t delay
-    struct loaded_result:
-        chase_result chase
-        uint64_t bytes
-        uint64_t wrong
-    int loaded_walk(c_team *, const c_arena *, size_t length, size_t line, uint64_t seed,
-                    uint64_t start, uint64_t steps, const load *, loaded_result *)
-
-cdef extern from "sync.h" nogil:
-    struct sync_result:
-        int64_t elapsed_ns
-        uint64_t repetitions
-        int64_t strays
-    int sync_ping(c_team *, const c_arena *, size_t offset, uint64_t round_trips, sync_result *)
-    int sync_barrier(c_team *, uint64_t repetitions, sync_result *)
-
-cdef extern from "sys/prctl.h" nogil:
-    enum:
-        PR_SET_PDEATHSIG
-    int prctl(int option, ...)
-
 
 class Displaced(OSError):
     pass
@@ -414,3 +325,71 @@ def kernels():
         found.append((row.name.decode(), row.isa.decode(), row.streams,
                       row.reads, row.writes, row.bus))
     return found
+
+
+def dot_fill(Team team not None, Arena arena not None, size_t length, str format not None,
+             uint64_t seed):
+    cdef int rc
+    cdef uint64_t wrong
+    cdef c_team *threads = threads_of(team)
+    cdef span whole = span(&arena.memory, length, len(team.cpus))
+    encoded = format.encode()
+    cdef const char *name = encoded
+    with nogil:
+        rc = c_dot_fill(threads, c_spans(&whole, 1), name, seed, &wrong)
+    check(rc, f"filling {length} bytes with {format} weights")
+    return wrong
+
+
+def dot(Team team not None, Arena arena not None, size_t length, str format not None, bint many,
+        uint64_t repetitions):
+    cdef int rc
+    cdef dot_result result
+    cdef c_team *threads = threads_of(team)
+    cdef span whole = span(&arena.memory, length, len(team.cpus))
+    encoded = format.encode()
+    cdef const char *name = encoded
+    with nogil:
+        rc = c_dot(threads, c_spans(&whole, 1), name, many, repetitions, &result)
+    check(rc, f"products of {length} bytes of {format} weights")
+    return result.elapsed_ns, result.bytes, result.operations, result.sum, result.strays
+
+
+def dot_kernels():
+    found = []
+    while (row := dot_kernel(len(found))) is not NULL:
+        found.append((row.format.decode(), row.isa.decode()))
+    return found
+
+
+def attend_fill(Team team not None, Arena arena not None, size_t length, uint64_t seed):
+    cdef int rc
+    cdef uint64_t wrong
+    cdef c_team *threads = threads_of(team)
+    cdef span whole = span(&arena.memory, length, len(team.cpus))
+    with nogil:
+        rc = c_attend_fill(threads, c_spans(&whole, 1), seed, &wrong)
+    check(rc, f"filling {length} bytes with keys and values")
+    return wrong
+
+
+def attend(Team team not None, Arena arena not None, size_t length, uint64_t repetitions):
+    cdef int rc
+    cdef attend_result result
+    cdef c_team *threads = threads_of(team)
+    cdef span whole = span(&arena.memory, length, len(team.cpus))
+    with nogil:
+        rc = c_attend(threads, c_spans(&whole, 1), repetitions, &result)
+    check(rc, f"attention over {length} bytes")
+    return result.elapsed_ns, result.bytes, result.sum, result.strays
+
+
+def step(Team team not None, str kind not None, size_t values, uint64_t repetitions):
+    cdef int rc
+    cdef step_result result
+    cdef c_team *threads = threads_of(team)
+    cdef c_step_kind which = {"norm": STEP_NORM, "rotate": STEP_ROTATE}[kind]
+    with nogil:
+        rc = c_step(threads, which, values, repetitions, &result)
+    check(rc, f"step {kind} of {values} values")
+    return result.elapsed_ns, result.values, result.sum, result.strays

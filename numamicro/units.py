@@ -29,7 +29,7 @@ class Scale:
         return f"{value / self.divisor:.{self.digits}f}"
 
 
-_SCALES = {"B/s": Scale(1e9, "GB/s"), "s": Scale(1e-9, "ns")}
+_SCALES = {"B/s": Scale(1e9, "GB/s"), "s": Scale(1e-9, "ns"), "op/s": Scale(1e9, "G op/s")}
 
 
 def scale(unit: str) -> Scale:

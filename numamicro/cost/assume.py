@@ -13,8 +13,9 @@ _WIDTH = 2.0
 # Base units: bytes per second, operations per second, seconds.
 _DEFAULTS: dict[str, tuple[float, str]] = {
     "barrier": (1e-6, "a barrier of 1 us and 0.1 us for each thread"),
-    "step": (1e-6, "1 us for a small vector operation"),
-    "dot": (2e10, "20 G weights/s through one core's dot product"),
+    "norm": (1e-9, "1 ns for a value to be normed"),
+    "rotate": (1e-8, "10 ns for a value to be rotated"),
+    "dot": (3e10, "30 G weights/s through one core's dot product"),
     "attention": (8e9, "8 GB/s of cache through one core's attention"),
     "gemm": (8e10, "80 G operations/s of a core's matrix product"),
     "storage": (3e9, "storage that reads 3 GB/s"),

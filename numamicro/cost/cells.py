@@ -83,7 +83,7 @@ def meaning_of(case: Case) -> str:
         if case.probe in ("peer", "p2p") or operation in ("peer", "p2p", "d2d"):
             return "peer"
         return _BY_OPERATION.get(case.operation, f"{case.probe}/{case.operation}")
-    if case.probe in ("dot", "gemm", "attention"):
+    if case.probe in ("dot", "dot-stream", "gemm", "attention", "step"):
         return case.probe
     return _BY_PROBE.get((case.probe, case.operation), f"{case.probe}/{case.operation}")
 

@@ -283,9 +283,17 @@ class _Builder:
         cache, width, attention = self._mla() if self.is_mla else self._grouped()
         cache = replace(cache, window=self._window(index))
         kept = self.kept.weights("attention", attention) + norms
+        rotated = 2 * (self.config.find("qk_rope_head_dim") or width // self.heads)
         experts = self.config.find("experts") or 0
         if not experts or not self._is_sparse(index):
-            return Layer(kept, self._dense(), cache, width)
+            return Layer(
+                kept,
+                self._dense(),
+                cache,
+                width,
+                normed=2 * self.hidden,
+                rotated=rotated,
+            )
         return Layer(
             kept,
             self._shared(),
@@ -295,6 +303,8 @@ class _Builder:
             expert=self.kept.weights("experts", 3 * self.hidden * self._expert_mlp()),
             experts=experts,
             active=self._active(experts),
+            normed=2 * self.hidden,
+            rotated=rotated,
         )
 
     def _active(self, experts: int) -> int:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from numamicro.cost.demand import Demand
     from numamicro.cost.formats import Weights
+    from numamicro.cost.model import ModelSpec
     from numamicro.cost.placement import Engine, Load, Placement
     from numamicro.cost.rates import Rates
 
@@ -32,13 +33,18 @@ class CpuSide:
         """Give the time of one step."""
         if not asked.weights.parameters:
             return sum_of(name, ())
-        parts = (self._weights(asked), self._cache(asked), self._waiting(asked))
+        parts = (
+            self._weights(asked.weights, asked.used),
+            self._cache(asked),
+            self._steps(asked.normed, asked.rotated),
+            self._waiting(asked),
+        )
         return sum_of(name, parts)
 
-    def head(self, weights: Weights) -> Term:
-        """Give the time of the head, which every token reads whole."""
-        used = weights * self.load.batch
-        return max_of("head", (self._stream(weights.bytes), self._dot(used)))
+    def head(self, model: ModelSpec) -> Term:
+        """Give the time of the last norm and the head, which every token reads whole."""
+        weights = self._weights(model.head, model.head * self.load.batch)
+        return sum_of("head", (weights, self._steps(model.hidden, 0)))
 
     def prefill(self, name: str, asked: Demand, tokens: int, chunks: int) -> Term:
         """Give the time of a prompt.
@@ -52,18 +58,33 @@ class CpuSide:
             return sum_of(name, ())
         per_token = asked.used * (1 / self.load.batch)
         products = sum_of("matrix products", self._products(per_token, tokens))
-        stream = self._stream(asked.weights.bytes).times(chunks, "weights, once a chunk")
+        stream = self._stream(asked.weights).times(chunks, "weights, once a chunk")
         return sum_of(name, (max_of("weights", (products, stream)), self._scores(asked, tokens)))
 
     # ---- parts -----------------------------------------------------------------------------------
 
-    def _weights(self, asked: Demand) -> Term:
-        return max_of("weights", (self._stream(asked.weights.bytes), self._dot(asked.used)))
+    def _weights(self, weights: Weights, used: Weights) -> Term:
+        return max_of("weights", (self._stream(weights), self._dot(used)))
 
-    def _stream(self, size: float) -> Term:
-        return max_of("weights from memory", self._streams(size))
+    def _steps(self, normed: int, rotated: int) -> Term:
+        """Give the time of norms and tables of angles: of one thread for each sequence."""
+        turns = -(-self.load.batch // self.placement.team)
+        kinds = (("norm", normed), ("rotate", rotated))
+        parts = [
+            repeated(kind, turns * count, self.rates.step(kind), "the cores' arithmetic")
+            for kind, count in kinds
+            if count
+        ]
+        return sum_of("small operations", parts)
 
-    def _streams(self, size: float) -> Iterator[Term]:
+    def _stream(self, weights: Weights) -> Term:
+        return max_of("weights from memory", self._streams(weights.bytes, weights))
+
+    def _streams(self, size: float, weights: Weights | None = None) -> Iterator[Term]:
+        """Give what a read of so many bytes takes of each memory, each link and each node's cores.
+
+        Weights, too, go no faster than their products let them.
+        """
         placement, rates = self.placement, self.rates
         shares = placement.shares()
         for target in sorted({target for _, target in shares}):
@@ -86,9 +107,23 @@ class CpuSide:
                 )
         for reader, threads in placement.threads:
             yield self._into(reader, threads, size, shares)
+            if weights:
+                yield from self._through(reader, threads, weights)
         together = self._together()
         if together:
             yield at_rate("all nodes at once", size, "B", together, "the memory of all nodes")
+
+    def _through(self, reader: int, threads: int, weights: Weights) -> Iterator[Term]:
+        """Give the time in which a node's threads take their part from memory through dot products."""
+        share = threads / self.placement.team
+        parts = []
+        for name, size in weights.bytes_by_format().items():
+            rate = self.rates.stream(name, threads)
+            if rate is None:
+                return
+            domain = f"the memory of node{reader}"
+            parts.append(at_rate(f"{name} through the cores", size * share, "B", rate, domain))
+        yield sum_of(f"through the cores of node{reader}", parts)
 
     def _into(
         self, reader: int, threads: int, size: float, shares: dict[tuple[int, int], float]
@@ -186,8 +221,7 @@ class CpuSide:
         return max_of("cache from memory", (whole, *parts))
 
     def _waiting(self, asked: Demand) -> Term:
-        meetings = self.engine.cpu_meetings * asked.layers
-        meetings += self.engine.cpu_expert_meetings * asked.sparse
+        meetings = self.engine.meetings(asked.layers, asked.dense, asked.sparse, asked.summed)
         barrier = self.rates.barrier(self.placement.nodes, self.placement.team)
         return repeated("barriers", meetings, barrier, "waiting of threads for each other")
 

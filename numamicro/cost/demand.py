@@ -36,8 +36,13 @@ class Demand:
         Bytes of cache that the query heads take in.
     squares : float
         Operations of the attention of a prompt, divided by the square of its tokens.
-    layers, sparse : int
-        Layers with their attention here, and layers whose routed experts are here.
+    layers, dense, sparse : int
+        Layers with their attention here; those of them without routed experts; and layers whose
+        routed experts are here.
+    summed : int
+        Additions that put the results of a token's experts together.
+    normed, rotated : int
+        Values of a token that are normed; entries of tables of angles.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -48,7 +53,11 @@ class Demand:
     attended: float = 0.0
     squares: float = 0.0
     layers: int = 0
+    dense: int = 0
     sparse: int = 0
+    summed: int = 0
+    normed: int = 0
+    rotated: int = 0
 
     def cache_bytes(self, ranks: int = 1) -> float:
         """Give the bytes of cache for each of so many ranks: heads are split, never cut."""
@@ -100,7 +109,13 @@ def demand(
         ),
         squares=sum(2.0 * layer.width * count for layer, count in counts if resident),
         layers=len(layers) if resident else 0,
+        dense=sum(count for layer, count in counts if resident and not layer.experts),
         sparse=sum(count for layer, count in counts if layer.experts and routed),
+        summed=sum(
+            (layer.active - 1) * count for layer, count in counts if layer.experts and routed
+        ),
+        normed=sum(layer.normed * count for layer, count in counts if resident),
+        rotated=sum(layer.rotated * count for layer, count in counts if resident),
     )
 
 

@@ -290,6 +290,8 @@ class _Model:
             expert=routed * (1 / experts) if sparse else Weights(),
             experts=experts if sparse else 0,
             active=self._need("expert_used_count") if sparse else 0,
+            normed=2 * self._need("embedding_length"),
+            rotated=2 * (self._maybe("rope.dimension_count") or dim),
         )
 
     def _window(self, index: int) -> int | None:

@@ -68,7 +68,8 @@ class GpuSide:
             at_rate("cache", asked.cache_bytes(ranks), "B", rate, "the GPU's memory"),
         ]
         busy = max_of("kernels", (sum_of("memory", parts), *self._arithmetic(group, asked)))
-        count = self.engine.layer_equivalents(asked.layers, asked.sparse)
+        operations = self.engine.meetings(asked.layers, asked.dense, asked.sparse, asked.summed)
+        count = operations / self.engine.meetings(1, 1, 0, 0)
         layers = repeated("layers", count, self._layer_time(), "the GPU's launches")
         return sum_of(_named(group), (busy, layers, *self._reduces(group, asked, bool(head_bytes))))
 

@@ -51,6 +51,9 @@ class Layer:
         One routed expert.
     experts, active : int
         How many routed experts there are, and how many a token takes; 0 without.
+    normed, rotated : int
+        Values of a token that are normed, and length of the tables of angles that turn its queries
+        and keys.
     cache : Cache
     width : int
         ``query heads * head dim``: a pair of positions takes ``4 * width`` operations of a prefill;
@@ -65,6 +68,8 @@ class Layer:
     expert: Weights = field(default_factory=Weights)
     experts: int = 0
     active: int = 0
+    normed: int = 0
+    rotated: int = 0
 
     @property
     def every_token(self) -> Weights:

@@ -33,9 +33,11 @@ class Engine:
     gpu_layer_seconds : float
         Launches, norms and other small kernels of a dense layer; a layer with routed experts takes
         more in proportion to its operations.
-    cpu_meetings, cpu_expert_meetings : int
-        Barriers of a layer on the CPU, of a dense one and those that routed experts add: counted in
-        the engine's graph of operations.
+    attention_meetings, mlp_meetings, expert_meetings : int
+        Barriers of a layer on the CPUs: around its attention, in a dense MLP, in routed experts.
+        Counted in the engine's graph: one after every operation, and one within a product.
+    sums_experts : bool
+        Whether each further expert of a token is added in an operation of its own.
     streams : bool
         Whether a long prompt takes the CPUs' weights to the GPU rather than to the CPUs' cores.
     host_samples : bool
@@ -48,25 +50,47 @@ class Engine:
     overlap: bool
     gpu_efficiency: float = 0.83
     gpu_layer_seconds: float = 33e-6
-    cpu_meetings: int = 26
-    cpu_expert_meetings: int = 16
+    attention_meetings: int = 18
+    mlp_meetings: int = 7
+    expert_meetings: int = 16
+    sums_experts: bool = True
     streams: bool = False
     host_samples: bool = False
     prefill_chunk: int = 512
 
-    def layer_equivalents(self, layers: int, sparse: int) -> float:
-        """Give how many dense layers have as many operations as these."""
-        return layers + sparse * self.cpu_expert_meetings / self.cpu_meetings
+    def meetings(self, layers: int, dense: int, sparse: int, summed: int) -> int:
+        """Give the barriers of so many attentions, dense MLPs and sets of routed experts."""
+        return (
+            layers * self.attention_meetings
+            + dense * self.mlp_meetings
+            + sparse * self.expert_meetings
+            + (summed if self.sums_experts else 0)
+        )
 
 
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
         Engine("llama.cpp", overlap=False, streams=True, host_samples=True),
-        # One task queue for each node instead of a barrier after every operation.
-        Engine("ktransformers", overlap=True, cpu_meetings=8, cpu_expert_meetings=4),
+        # Whole attentions and MLPs are one task for each thread.
+        Engine(
+            "ktransformers",
+            overlap=True,
+            attention_meetings=6,
+            mlp_meetings=2,
+            expert_meetings=4,
+            sums_experts=False,
+        ),
         Engine("vllm", overlap=False, prefill_chunk=2048),
-        Engine("sglang", overlap=True, cpu_meetings=8, cpu_expert_meetings=4, prefill_chunk=8192),
+        Engine(
+            "sglang",
+            overlap=True,
+            attention_meetings=6,
+            mlp_meetings=2,
+            expert_meetings=4,
+            sums_experts=False,
+            prefill_chunk=8192,
+        ),
     )
 }
 """By name. The efficiency and the time of a layer are one pair for all GPUs, fitted once to the kernel

@@ -189,7 +189,7 @@ class Predictor:
         cpu, gpus = self._sides(parts)
         layers = cpu.decode("layers on the CPUs", parts.cpu_layers)
         if not parts.placement.stages:
-            return sum_of("token", (layers, cpu.head(self.model.head)))
+            return sum_of("token", (layers, cpu.head(self.model)))
         terms = [layers, *self._entry(parts, gpus)]
         terms += self._stages(parts, gpus)
         terms += self._experts(parts, cpu, gpus)
@@ -274,7 +274,7 @@ class Predictor:
     def _first(self, parts: _Parts, prefill: Term) -> Term:
         """Give the time to the first token: a prompt's last logits are its own."""
         cpu, gpus = self._sides(parts)
-        last = gpus.logits() if parts.placement.stages else cpu.head(self.model.head)
+        last = gpus.logits() if parts.placement.stages else cpu.head(self.model)
         return sum_of("first token", (prefill, last))
 
     # ---- loading ---------------------------------------------------------------------------------
@@ -355,7 +355,11 @@ def _plus(one: Demand, other: Demand) -> Demand:
         attended=one.attended + other.attended,
         squares=one.squares + other.squares,
         layers=one.layers + other.layers,
+        dense=one.dense + other.dense,
         sparse=one.sparse + other.sparse,
+        summed=one.summed + other.summed,
+        normed=one.normed + other.normed,
+        rotated=one.rotated + other.rotated,
     )
 
 

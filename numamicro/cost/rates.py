@@ -144,6 +144,29 @@ class Rates:
         """Give the bytes per second that threads together take of weights in this format, in cache."""
         return self._arithmetic("dot", name, threads)
 
+    def stream(self, name: str, threads: int) -> Figure | None:
+        """Give the bytes per second of weights that threads take from their own memory through dot
+        products; None where that was not measured."""
+        known = name if self._has("dot-stream", name) else _SIMILAR.get(name, "")
+        if not self._has("dot-stream", known):
+            return None
+        return self._arithmetic("dot-stream", known, threads)
+
+    def step(self, kind: str) -> Figure:
+        """Give the seconds that one value takes to be normed, or rotated."""
+        return self._once(("step", kind), lambda: self._step(kind))
+
+    def _step(self, kind: str) -> Figure:
+        figures = [
+            cell.figure
+            for (meaning, _, _), found in self._cells.items()
+            if meaning == "step"
+            for cell in found
+            if cell.case.get("kind") == kind
+        ]
+        best = min(figures, key=lambda figure: figure.value, default=None)
+        return best or self._otherwise(kind, f"step/value of kind {kind}", None)
+
     def gemm(self, name: str, threads: int) -> Figure:
         """Give the operations per second of a matrix product with weights in this format."""
         return self._arithmetic("gemm", name, threads)
@@ -162,7 +185,7 @@ class Rates:
             for (meaning, _, _), found in self._cells.items()
             if meaning == kind
             for cell in found
-            if cell.case.get("format", cell.case.operation.upper()) == name
+            if cell.case.get("format") == name
         ]
         curve = by_count(cells, "threads")
         if not curve:
@@ -180,8 +203,7 @@ class Rates:
 
     def _has(self, kind: str, name: str) -> bool:
         return any(
-            meaning == kind
-            and any(c.case.get("format", c.case.operation.upper()) == name for c in found)
+            meaning == kind and any(c.case.get("format") == name for c in found)
             for (meaning, _, _), found in self._cells.items()
         )
 

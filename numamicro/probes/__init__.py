@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numamicro.errors import NumamicroError
+from numamicro.probes.attention import Attention
 from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.barrier import Barrier
 from numamicro.probes.cache import CacheBandwidth, CacheLatency
@@ -10,6 +11,8 @@ from numamicro.probes.core_to_core import CoreToCore
 from numamicro.probes.latency import Latency
 from numamicro.probes.loaded import Loaded
 from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample
+from numamicro.probes.products import Dot, DotStream, Gemm
+from numamicro.probes.step import Step
 from numamicro.probes.together import Together
 
 __all__ = ["PROBES", "CaseFailed", "Cost", "Probe", "TakeSample", "all_probes", "register"]
@@ -23,6 +26,11 @@ PROBES: tuple[Probe, ...] = (
     Loaded(),
     CacheBandwidth(),
     CacheLatency(),
+    Dot(),
+    DotStream(),
+    Gemm(),
+    Attention(),
+    Step(),
 )
 ENTRY_POINTS = "numamicro.probes"
 """Group under which an installed package offers its own probes."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numamicro.cost.model import ModelSpec
 
+STEP = 1e-9
 PLAIN = Engine("llama.cpp", overlap=False, host_samples=True)
 
 
@@ -53,11 +54,11 @@ def cpu_cells(
         yield cell("bandwidth", "copy", Route(source, source), local, threads=cores)
         yield cell("barrier", "wait", Route(source, source), barrier, team=cores)
         for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_K"):
-            yield cell("dot", name.lower(), Route(source, source), dot, threads=1, format=name)
-            yield cell(
-                "gemm", name.lower(), Route(source, source), 20 * dot, threads=1, format=name
-            )
-        yield cell("attention", "read", Route(source, source), dot, threads=1, format="F16")
+            yield cell("dot", "vector", Route(source, source), dot, threads=1, format=name)
+            yield cell("gemm", "matrix", Route(source, source), 20 * dot, threads=1, format=name)
+        yield cell("attention", "decode", Route(source, source), dot, threads=1, format="F16")
+        for kind in ("norm", "rotate"):
+            yield cell("step", "value", Route(source, source), STEP, kind=kind, values=128)
     if nodes > 1:
         everywhere = Route(PlaceSet(tuple(places)), PlaceSet(tuple(places)))
         yield cell("barrier", "wait", everywhere, 3 * barrier, team=nodes * cores)

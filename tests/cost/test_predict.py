@@ -18,7 +18,7 @@ from numamicro.cost.verdict import domains, sentence
 from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.units import GIB
-from tests.cost.rigs import PLAIN, SPARSE, gpu, on_node, predictor, rig, small_model
+from tests.cost.rigs import PLAIN, SPARSE, STEP, gpu, on_node, predictor, rig, small_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,8 @@ WEIGHTS = MODEL.active().bytes
 HEAD = MODEL.head.bytes
 LAYERS = WEIGHTS - HEAD
 CACHE = MODEL.cache_bytes(2048)
+DENSE = PLAIN.attention_meetings + PLAIN.mlp_meetings
+STEPS = (2 * (2 * 1024 + 2 * 128) + 1024) * STEP
 
 
 def seconds(
@@ -42,7 +44,7 @@ def seconds(
 def test_one_node_reads_all_weights_at_its_rate() -> None:
     # 8 threads take 80 GB/s of dot products, so that the memory's 40 GB/s bind.
     attended = 2 * 2 * 2048 * (2 * 8 * 128)
-    expected = WEIGHTS / 40e9 + max(CACHE / 40e9, attended / 80e9) + 2 * PLAIN.cpu_meetings * 1e-6
+    expected = WEIGHTS / 40e9 + max(CACHE / 40e9, attended / 80e9) + 2 * DENSE * 1e-6 + STEPS
     assert seconds(rig(), on_node(0)) == pytest.approx(expected)
 
 
@@ -50,7 +52,7 @@ def test_few_threads_are_bound_by_their_arithmetic() -> None:
     attended = 2 * 2 * 2048 * (2 * 8 * 128)
     norms = 4 * 1024 * 2
     assert norms < WEIGHTS
-    expected = WEIGHTS / 10e9 + attended / 10e9
+    expected = WEIGHTS / 10e9 + attended / 10e9 + STEPS
     assert seconds(rig(cores=2), on_node(0, threads=1)) == pytest.approx(expected)
 
 
@@ -64,7 +66,7 @@ def test_remote_pages_go_at_the_links_rate() -> None:
 def test_a_row_for_each_policy() -> None:
     """Two nodes of 8 threads: bound and replicated read at home, interleaved half over the link."""
     threads = ((0, 8), (1, 8))
-    waits = 2 * PLAIN.cpu_meetings * 3e-6
+    waits = 2 * DENSE * 3e-6 + STEPS
     attention = 8 * CACHE / 2 / 160e9
     times = {
         policy: seconds(rig(), Placement(threads=threads, policy=policy, memory=(0, 1)))
@@ -161,8 +163,9 @@ def test_experts_on_the_cpus_add_their_time_and_hops() -> None:
     split = predictor(rig(gpus=1), sparse).decode(placement)
     moved = sum(layer.routed(1).bytes for layer in sparse.layers)
     hop = 1e-5 + 1024 * 4 / 25e9
-    waits = 2 * PLAIN.cpu_expert_meetings * 1e-6
-    gained = moved / (0.83 * 1e12)
+    waits = 2 * (PLAIN.expert_meetings + 1) * 1e-6
+    operations = 2 * (PLAIN.expert_meetings + 1)
+    gained = moved / (0.83 * 1e12) + operations / DENSE * PLAIN.gpu_layer_seconds
     assert split.seconds == pytest.approx(whole.seconds - gained + moved / 40e9 + waits + 4 * hop)
 
 
@@ -360,8 +363,8 @@ def without(matrix: CostMatrix, wanted: Callable[[Measurement], bool]) -> CostMa
     [
         ("bandwidth", "read", on_node(0), "bandwidth/read to node0"),
         ("barrier", "wait", on_node(0), "barrier/wait"),
-        ("dot", "f16", on_node(0), "dot/F16"),
-        ("attention", "read", on_node(0), "attention"),
+        ("dot", "vector", on_node(0), "dot/F16"),
+        ("attention", "decode", on_node(0), "attention"),
         ("gpu-memory", "read", Placement(stages=((0,),)), "memory read of gpu0"),
         ("allreduce", "pull", Placement(stages=((0, 1),)), "all-reduce of gpu0 and gpu1"),
         ("peer", "copy", Placement(stages=((0,), (1,))), "peer copy from gpu0 to gpu1"),

@@ -1,14 +1,18 @@
 /* Runs every native function once or more, for the sanitizers and for other instruction sets.
  * Exit status 0 when all holds; else the line that does not, on stderr. */
 #include "arena.h"
+#include "attend.h"
 #include "chase.h"
+#include "dot.h"
 #include "fill.h"
 #include "loaded.h"
+#include "step.h"
 #include "stream.h"
 #include "sync.h"
 #include "team.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +183,51 @@ static void check_census(const struct arena *arena, size_t touched) {
     REQUIRE(counted == arena->size / (4 * KIB));
 }
 
+static void check_dot(struct team *team, struct spans spans) {
+    static const char *const formats[] = {"F16", "BF16", "Q8_0", "Q4_0", "Q4_K"};
+    struct dot_result once, thrice;
+    uint64_t wrong;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        REQUIRE(dot_fill(team, spans, formats[i], SEED, &wrong) == 0);
+        REQUIRE(wrong == 0);
+        for (int many = 0; many < 2; many++) {
+            REQUIRE(dot(team, spans, formats[i], many, 1, &once) == 0);
+            REQUIRE(dot(team, spans, formats[i], many, 3, &thrice) == 0);
+            REQUIRE(thrice.sum == 3 * once.sum);
+            REQUIRE(thrice.bytes == 3 * once.bytes && once.bytes > 0);
+        }
+    }
+    REQUIRE(dot_fill(team, spans, "Q9_9", SEED, &wrong) == -ENOTSUP);
+}
+
+static void check_attend(struct team *team) {
+    enum { LAYER = 4096 * KIB };
+    struct arena cache;
+    struct attend_result once, twice;
+    uint64_t wrong;
+    REQUIRE(arena_open(&cache, LAYER, 0, PLACE_NONE, NULL, 0) == 0);
+    struct span whole = {&cache, LAYER, 1};
+    struct spans spans = {&whole, 1};
+    REQUIRE(attend_fill(team, spans, SEED, &wrong) == 0);
+    REQUIRE(wrong == 0);
+    REQUIRE(attend(team, spans, 1, &once) == 0);
+    REQUIRE(attend(team, spans, 2, &twice) == 0);
+    REQUIRE(twice.sum == 2 * once.sum);
+    REQUIRE(once.bytes == 4 * LAYER);
+    whole.length = LAYER - 4 * KIB;
+    REQUIRE(attend_fill(team, spans, SEED, &wrong) == -EINVAL);
+    REQUIRE(arena_close(&cache) == 0);
+}
+
+static void check_step(struct team *team) {
+    struct step_result result;
+    REQUIRE(step(team, STEP_NORM, 256, 3, &result) == 0);
+    REQUIRE(result.values == 3 * 256 && fabs(result.sum - 256) < 1);
+    REQUIRE(step(team, STEP_ROTATE, 14, 5, &result) == 0);
+    REQUIRE(fabs(result.sum - 56) < 0.1); /* twice -3 ... 3 */
+    REQUIRE(step(team, STEP_NORM, 7, 1, &result) == -EINVAL);
+}
+
 int main(void) {
     const int cpus[] = {0, 0, 0, 0};
     struct arena arena, other;
@@ -197,6 +246,11 @@ int main(void) {
         check_loaded(team, &arena, &other);
         check_ping(team, &other);
         check_barrier(team);
+        if (size % 2)
+            check_dot(team, (struct spans){&(struct span){&other, 128 * KIB, size}, 1});
+        check_step(team);
+        if (size == 1)
+            check_attend(team);
         team_close(team);
     }
     check_census(&arena, 128 * KIB);

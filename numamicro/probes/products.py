@@ -1,0 +1,156 @@
+"""Products: what a core's arithmetic takes of weights, in the loops and formats of a CPU engine.
+
+One vector is a token that is decoded, many are a prompt. In cache the arithmetic alone is timed;
+from memory the same loop waits for its weights, as it does in an engine.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+from numamicro.case import Case, Route, node
+from numamicro.matrix import Sample, State
+from numamicro.probes.bandwidth import USUAL_BYTES, thread_counts
+from numamicro.probes.probe import (
+    WINDOW_SECONDS,
+    CaseFailed,
+    Cost,
+    Probe,
+    TakeSample,
+    buffer_bytes,
+    touch_seconds,
+    unfit,
+    windowed,
+)
+from numamicro.units import KIB
+from numamicro.wishes import QUICK, THOROUGH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numamicro.topology import Machine, Note
+    from numamicro.wishes import Wishes
+    from numamicro.worker.lab import Lab
+
+FORMATS = ("F16", "BF16", "Q8_0", "Q4_0", "Q4_K")
+CACHED_BYTES = 128 * KIB
+"""Weights of a thread that stay in its second-level cache."""
+
+
+def home_routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:
+    """Give the first node with CPUs and memory, or every one if thorough: cores are alike."""
+    targets = {each.id for each in machine.targets}
+    for each in machine.initiators:
+        if each.id in targets and wishes.wants_node(each.id):
+            yield Route(node(each.id), node(each.id))
+            if wishes.level is not THOROUGH:
+                return
+
+
+def is_too_quick(wishes: Wishes) -> bool:
+    """Tell whether a run is a quick one that did not name its probes."""
+    return wishes.level is QUICK and not wishes.only
+
+
+def alone_and_all(route: Route, machine: Machine, wishes: Wishes) -> list[int]:
+    """Give one thread, and one on every core; both where `wishes` let them."""
+    counts = thread_counts(route.source, machine, wishes)
+    return sorted({*counts[:1], machine.cores(route.source)} & set(counts))
+
+
+class Dot(Probe):
+    """Bytes a second of weights in a core's cache that go through its dot products."""
+
+    name: ClassVar[str] = "dot"
+    unit: ClassVar[str] = "B/s"
+    late: ClassVar[bool] = True
+    operation: ClassVar[str] = "vector"
+    many: ClassVar[bool] = False
+
+    def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
+        """Give each format with one thread, and with one on every core."""
+        if not wishes.wants(self.name, self.operation) or is_too_quick(wishes):
+            return
+        for route in home_routes(machine, wishes):
+            for threads in self._teams(route, machine, wishes):
+                size = self._bytes(threads, route, machine, wishes)
+                for name in FORMATS:
+                    yield Case.of(
+                        self.name,
+                        self.operation,
+                        route,
+                        bytes=size,
+                        format=name,
+                        pages="auto",
+                        threads=threads,
+                    )
+
+    def _teams(self, route: Route, machine: Machine, wishes: Wishes) -> list[int]:
+        return alone_and_all(route, machine, wishes)
+
+    def _bytes(self, threads: int, route: Route, machine: Machine, wishes: Wishes) -> int:
+        return CACHED_BYTES * threads
+
+    def cost(self, case: Case, machine: Machine) -> Cost:
+        """Estimate: set-up is small, a sample is one window."""
+        return Cost(0.2, 2 * WINDOW_SECONDS)
+
+    @contextmanager
+    def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
+        """Fill and check, then pass over the weights; the results' bits must repeat."""
+        from numamicro import _cpu
+
+        size, name = case.number("bytes"), str(case["format"])
+        arena = lab.arena(case.route.target, size, str(case["pages"]))
+        team = lab.team(case.number("threads"))
+        lab.note(isa=dict(reversed(_cpu.dot_kernels()))[name])
+        if wrong := _cpu.dot_fill(team, arena, size, name, lab.seed):
+            text = f"{wrong} products of {name} weights are not what the format makes them"
+            raise CaseFailed(State.WRONG, "products", text)
+
+        @cache
+        def of_one_pass() -> int:
+            return _cpu.dot(team, arena, size, name, self.many, 1)[3]
+
+        def passes(count: int) -> Sample:
+            taken = _cpu.dot(team, arena, size, name, self.many, count)
+            elapsed, moved, operations, total, strays = taken
+            if total != of_one_pass() * count % 2**64:
+                text = f"{count} passes of {name} products did not give the same results"
+                raise CaseFailed(State.WRONG, "products", text)
+            lab.strays += strays
+            return Sample(elapsed / 1e9, operations if self.many else moved, count)
+
+        yield windowed(passes)
+
+
+class Gemm(Dot):
+    """Operations a second of a matrix product: weights in a format by 48 tokens."""
+
+    operation: ClassVar[str] = "matrix"
+    name: ClassVar[str] = "gemm"
+    unit: ClassVar[str] = "op/s"
+    many: ClassVar[bool] = True
+
+
+class DotStream(Dot):
+    """Bytes a second of weights in the node's own memory that go through dot products."""
+
+    name: ClassVar[str] = "dot-stream"
+
+    def _teams(self, route: Route, machine: Machine, wishes: Wishes) -> list[int]:
+        return thread_counts(route.source, machine, wishes)
+
+    def _bytes(self, threads: int, route: Route, machine: Machine, wishes: Wishes) -> int:
+        return buffer_bytes(route, machine, wishes, USUAL_BYTES)
+
+    def waived(self, case: Case, machine: Machine) -> Note | None:
+        """Say when the buffer cannot be had beyond the caches."""
+        return unfit(case, machine)
+
+    def cost(self, case: Case, machine: Machine) -> Cost:
+        """Estimate a first touch, and passes at 4 GB/s a thread."""
+        size = case.number("bytes")
+        return Cost(touch_seconds(size), size / min(4e9 * case.number("threads"), 4e10))

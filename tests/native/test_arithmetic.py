@@ -1,0 +1,124 @@
+"""Products in an engine's formats, its attention and its small operations."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numamicro._cpu import Arena, Team, attend, attend_fill, dot, dot_fill, dot_kernels, step
+
+from .conftest import KIB, MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Bytes of 2048 weights, as ggml defines its formats.
+ROW_BYTES = {"F16": 4096, "BF16": 4096, "Q8_0": 64 * 34, "Q4_0": 64 * 18, "Q4_K": 8 * 144}
+MIB = 1024 * KIB
+
+
+@pytest.mark.parametrize("name", ROW_BYTES)
+@pytest.mark.parametrize("seed", [0, 7, MASK])
+def test_products_are_what_the_format_makes_them(
+    team: Team, arena: Arena, name: str, seed: int
+) -> None:
+    assert dot_fill(team, arena, arena.size, name, seed) == 0
+
+
+@pytest.mark.parametrize("name", ROW_BYTES)
+@pytest.mark.parametrize(("many", "tokens"), [(False, 1), (True, 48)])
+def test_bytes_and_operations_are_those_of_whole_rows(
+    team: Team, arena: Arena, name: str, many: bool, tokens: int
+) -> None:
+    dot_fill(team, arena, arena.size, name, 3)
+    elapsed, moved, operations, total, strays = dot(team, arena, arena.size, name, many, 2)
+    rows, rest = divmod(moved, 2 * ROW_BYTES[name])
+    assert rest == 0
+    assert rows * ROW_BYTES[name] > arena.size // 2
+    assert operations == 2 * rows * 2 * 2048 * tokens
+    assert dot(team, arena, arena.size, name, many, 6)[3] == 3 * total & MASK
+    assert elapsed > 0
+    assert strays >= 0
+
+
+def test_other_weights_give_other_results(single: Team, arena: Arena) -> None:
+    sums = set()
+    for seed in range(4):
+        dot_fill(single, arena, arena.size, "Q8_0", seed)
+        sums.add(dot(single, arena, arena.size, "Q8_0", False, 1)[3])
+    assert len(sums) == 4
+
+
+def test_a_damaged_weight_changes_the_results(single: Team, arena: Arena) -> None:
+    dot_fill(single, arena, arena.size, "Q4_K", 5)
+    before = dot(single, arena, arena.size, "Q4_K", False, 1)[3]
+    with memoryview(arena) as view:
+        view[200:264] = bytes(64)
+    assert dot(single, arena, arena.size, "Q4_K", False, 1)[3] != before
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "code"),
+    [
+        ("Q9_9", 512 * KIB, errno.ENOTSUP),
+        ("Q8_0", 513 * KIB, errno.EINVAL),
+        ("F16", 4096, errno.EINVAL),
+        ("Q4_0", 0, errno.EINVAL),
+    ],
+)
+def test_what_cannot_be_filled_is_refused(
+    single: Team, arena: Arena, name: str, length: int, code: int
+) -> None:
+    with pytest.raises(OSError, match="weights") as caught:
+        dot_fill(single, arena, length, name, 1)
+    assert caught.value.errno == code
+
+
+def test_every_format_has_a_loop() -> None:
+    assert {name for name, _ in dot_kernels()} == set(ROW_BYTES)
+
+
+@pytest.fixture
+def layers() -> Iterator[Arena]:
+    with Arena(8 * MIB, huge=False) as memory:
+        yield memory
+
+
+def test_attention_is_that_of_plain_arithmetic(layers: Arena) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    for workers in ([cpus[0]], [cpus[0], cpus[-1]]):
+        with Team(workers) as team:
+            assert attend_fill(team, layers, layers.size, 9) == 0
+            elapsed, taken, total, _ = attend(team, layers, layers.size, 1)
+            assert taken == 4 * layers.size
+            assert attend(team, layers, layers.size, 2)[2] == 2 * total & MASK
+            assert elapsed > 0
+
+
+def test_a_part_of_a_layer_is_refused(single: Team, layers: Arena) -> None:
+    with pytest.raises(OSError, match="keys and values") as caught:
+        attend_fill(single, layers, 4 * MIB - 4096, 1)
+    assert caught.value.errno == errno.EINVAL
+
+
+def test_a_norm_makes_the_mean_square_one(team: Team) -> None:
+    elapsed, values, squares, _ = step(team, "norm", 512, 4)
+    assert values == 4 * 512
+    assert squares == pytest.approx(512, rel=0.01)
+    assert elapsed > 0
+
+
+def test_a_rotation_keeps_the_squares(team: Team) -> None:
+    once = step(team, "rotate", 128, 1)[2]
+    assert step(team, "rotate", 128, 100)[2] == pytest.approx(once, rel=1e-3)
+
+
+def test_a_step_of_no_or_odd_length_is_refused(single: Team) -> None:
+    for values in (0, 3, 2**63):
+        with pytest.raises(OSError, match="step norm"):
+            step(single, "norm", values, 1)
+    with pytest.raises(KeyError):
+        step(single, "leap", 128, 1)
