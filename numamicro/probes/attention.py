@@ -51,7 +51,8 @@ class Attention(Probe):
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate a first touch, and four query heads a cached head at 4 GB/s a thread."""
         size = case.number("bytes")
-        return Cost(touch_seconds(size), 4 * size / (4e9 * case.number("threads")))
+        a_pass = 4 * size / (4e9 * case.number("threads"))
+        return Cost(a_pass, a_pass, touch_seconds(case, machine, size))
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:

@@ -153,4 +153,5 @@ class DotStream(Dot):
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate a first touch, and passes at 4 GB/s a thread."""
         size = case.number("bytes")
-        return Cost(touch_seconds(size), size / min(4e9 * case.number("threads"), 4e10))
+        a_pass = size / min(4e9 * case.number("threads"), 4e10)
+        return Cost(a_pass, a_pass, touch_seconds(case, machine, size))

@@ -54,7 +54,7 @@ def test_json_holds_every_term(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert sum(part["seconds"] for part in parts) == pytest.approx(document["token"]["seconds"])
 
 
-@pytest.mark.parametrize("style", ["plain", "github", "tsv"])
+@pytest.mark.parametrize("style", ["plain", "github", "latex"])
 def test_advise_ranks_and_names_naive_and_worst(
     path: Path, capsys: pytest.CaptureFixture[str], style: str
 ) -> None:
