@@ -112,6 +112,8 @@ def test_one_allowed_cpu_is_all_that_is_used() -> None:
         (["matrix", "--time", "soon"], "soon"),
         (["matrix", "--seed", "-1"], "--seed"),
         (["matrix", "--resume"], "-o"),
+        (["matrix", "--model", "gpt-9"], "gpt-9"),
+        (["matrix", "--quant", "Q8_0"], "--model"),
         (["matrix", "-o", "/proc/none.json"], "/proc/none.json"),
         (["matrix", "-o", "/no/such/folder/out.json"], "/no/such/folder"),
         (["matrix", "--resume", "-o", "/tmp/never-begun.json"], "nothing to resume"),

@@ -19,6 +19,7 @@ from numamicro.exit import Exit, status_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numamicro.cost.model import ModelSpec
     from numamicro.journal import Journal
     from numamicro.matrix import CostMatrix, Header
     from numamicro.measure import Progress
@@ -72,6 +73,8 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("-o", "--output", metavar="FILE", help="keep the result; without it nothing is written")
     add("--resume", action="store_true", help="go on with the unfinished run beside the output")
     add("--label", metavar="TEXT", help="a name for this setting, kept in the file")
+    add("--model", metavar="NAME", help="whose token is predicted at the end (as for predict)")
+    add("--quant", metavar="NAME", help="formats of its weights: Q4_K_M, F16, ...")
     add("-q", "--quiet", action="store_true", help="no progress on standard error")
     add_format(command)
     command.set_defaults(run=run, level="default")
@@ -84,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     from numamicro.topology import discover
 
     wishes = _wishes(arguments)
+    model = _model(arguments)
     machine = discover()
     plan = make_plan(machine, wishes, all_probes())
     if arguments.list:
@@ -91,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = _target(arguments.output, quiet=arguments.quiet or arguments.resume)
     if output.is_closed() and target is None:
         raise NumamicroError("standard output is closed: name a file with -o to keep the result")
-    return _measure(plan, machine, arguments, target)
+    return _measure(plan, machine, arguments, target, model)
 
 
 def _target(name: str | None, *, quiet: bool) -> Path | None:
@@ -143,13 +147,29 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
     )
 
 
+def _model(arguments: argparse.Namespace) -> ModelSpec | None:
+    """Give the model that was named; one that is none is refused before anything is measured."""
+    from numamicro.cost.sources import find_model
+
+    if arguments.model is None:
+        if arguments.quant is not None:
+            raise NumamicroError("--quant says the formats of a model: name one with --model")
+        return None
+    return find_model(arguments.model, arguments.quant)
+
+
 def _measure(
-    plan: Plan, machine: Machine, arguments: argparse.Namespace, target: Path | None
+    plan: Plan,
+    machine: Machine,
+    arguments: argparse.Namespace,
+    target: Path | None,
+    model: ModelSpec | None,
 ) -> int:
     from numamicro.journal import Journal
     from numamicro.matrix import CostMatrix
     from numamicro.measure import Runner
     from numamicro.plausibility import judged
+    from numamicro.report.token import closing_line
     from numamicro.stop import StopRequest
 
     header = _header(plan, machine, arguments.label)
@@ -176,6 +196,8 @@ def _measure(
         matrix = CostMatrix(header, cells)
         unsaved = _save(matrix, journal, target, finished=finished)
         print_matrix(matrix, arguments.format, "numamicro doctor")
+        if arguments.format != "json":
+            output.emit(f"\n{closing_line(matrix, model)}\n")
     if unsaved is not None:
         raise unsaved
     if stop.signum is not None and not finished:

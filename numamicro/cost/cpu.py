@@ -116,13 +116,13 @@ class CpuSide:
     def _through(self, reader: int, threads: int, weights: Weights) -> Iterator[Term]:
         """Give the time in which a node's threads take their part from memory through dot products."""
         share = threads / self.placement.team
-        parts = []
-        for name, size in weights.bytes_by_format().items():
-            rate = self.rates.stream(name, threads)
-            if rate is None:
-                return
-            domain = f"the memory of node{reader}"
-            parts.append(at_rate(f"{name} through the cores", size * share, "B", rate, domain))
+        rates = {name: self.rates.stream(name, threads) for name, _ in weights.by_format}
+        domain = f"the memory of node{reader}"
+        parts = [
+            at_rate(f"{name} through the cores", size * share, "B", rate, domain)
+            for name, size in weights.bytes_by_format().items()
+            if (rate := rates[name])
+        ]
         yield sum_of(f"through the cores of node{reader}", parts)
 
     def _into(

@@ -144,6 +144,17 @@ class Predictor:
             check_room(self.model, self._rooms(parts))
         return self._decode(parts)
 
+    def first_token(self, placement: Placement) -> Term | str:
+        """Give the time until a prompt's first token alone; a text says what the file lacks.
+
+        Raises
+        ------
+        NumamicroError
+            The placement is none.
+        """
+        parts = self._parts(placement)
+        return _or_why(lambda: self._first(parts, self._prefill(parts)))
+
     def fits(self, placement: Placement) -> bool:
         """Tell whether every memory has room."""
         return all(room.fits for room in self._rooms(self._parts(placement)))

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numamicro.cli import main
-from numamicro.cost.presets import PRESETS
+from numamicro.cost.presets import PRESETS, preset
 from numamicro.file import matrix_text, write_matrix
+from numamicro.matrix import CostMatrix
+from numamicro.report.token import closing_line
 from tests.cost.rigs import rig
 
 if TYPE_CHECKING:
@@ -139,6 +141,29 @@ def test_a_newer_or_missing_file_is_one_sentence(
         status, _, err = run(capsys, "advise", str(path), *MODEL)
         assert status == 2
         assert says in err
+
+
+def test_a_matrix_ends_with_a_token_at_its_best_and_its_worst() -> None:
+    line = closing_line(rig(remote=10e9), None)
+    assert line.startswith("A token of llama-3.1-8b Q8_0 here: ")
+    assert "placed best (node0 8T + node1 8T, bound on node0+node1)" in line
+    assert "placed worst (node" in line
+    assert "defaults" not in line
+    one = closing_line(rig(nodes=1, cores=1), None)
+    assert "placed" not in one
+    assert "\n" not in line
+
+
+def test_a_machine_without_figures_says_why() -> None:
+    empty = CostMatrix(rig().header, ())
+    assert "not predicted: the file has no figure of bandwidth/read" in closing_line(empty, None)
+    assert "fit" in closing_line(rig(memory=2**30), None)
+    assert "kimi-k2" in closing_line(rig(), preset("kimi-k2"))
+
+
+def test_a_quick_matrix_is_completed_from_defaults() -> None:
+    quick = tuple(c for c in rig().measurements if c.case.probe == "bandwidth")
+    assert "defaults" in closing_line(CostMatrix(rig().header, quick), None)
 
 
 @pytest.mark.parametrize("name", PRESETS)

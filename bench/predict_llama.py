@@ -1,0 +1,388 @@
+"""The cost model against llama.cpp on this machine: ``python -m bench.predict_llama``.
+
+Models of random weights are decoded by llama.cpp; in turns with it the cells are measured that the
+prediction needs, each in numamicro's own worker. A round's ratio is that of its own turns: measured
+over predicted seconds. Nothing is fitted: what stands between cells and seconds is counted in the
+engine's graph or measured by a probe.
+
+Needs `gguf` and `llama-cpp-python` (from its sdist, so that it is built for this CPU).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from math import exp, log
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from bench.random_gguf import Shape, write_model
+from bench.state import Used, describe
+from numamicro import __version__
+from numamicro.case import Case, Place, Route, node
+from numamicro.cost.gguf import read_gguf
+from numamicro.cost.placement import Load, Placement, engine
+from numamicro.cost.predict import Predictor
+from numamicro.cost.rates import Rates
+from numamicro.errors import NumamicroError
+from numamicro.matrix import CostMatrix, Header, Measurement, State
+from numamicro.probes import PROBES
+from numamicro.probes.attention import LAYER_BYTES, LAYERS
+from numamicro.probes.products import CACHED_BYTES
+from numamicro.probes.step import VALUES
+from numamicro.stats import median, median_interval
+from numamicro.topology import discover
+from numamicro.units import MIB
+from numamicro.worker.handle import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numamicro.case import Param
+    from numamicro.cost.model import ModelSpec
+    from numamicro.cost.terms import Term
+    from numamicro.topology import Machine
+
+SHAPES: Mapping[str, Shape] = {
+    "0.15B": Shape(1024, 12, 8, 2, 2816, 16384),
+    "1.1B": Shape(2048, 22, 16, 4, 5632, 32000),
+    "3B": Shape(3072, 26, 24, 8, 8192, 32000),
+    "moe-0.9B": Shape(1024, 12, 8, 2, 768, 16384, experts=32, active=4),
+}
+FORMATS = ("F16", "Q8_0", "Q4_0", "Q4_K")
+MOST_DEPTH = {"0.15B": 8192, "1.1B": 2048, "3B": 0, "moe-0.9B": 2048}
+DEPTHS = (0, 2048, 8192)
+TOKENS = 8
+PROMPT = 128
+BUFFER = 256 * MIB
+SAMPLES = (5, 5)
+DEADLINE = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One model in one format at one depth with so many threads."""
+
+    shape: str
+    kind: str
+    depth: int
+    threads: int
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        return f"{self.shape} {self.kind} depth {self.depth} {self.threads}T"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Seconds of one round: of a token, or of a prompt.
+
+    Parameters
+    ----------
+    terms : mapping of str to float
+        What the prediction is made of, seconds by name.
+    foreign : float
+        Share of the CPUs' time that other programs used meanwhile.
+    """
+
+    measured: float
+    predicted: float
+    terms: Mapping[str, float]
+    foreign: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All rounds of a contest."""
+
+    contest: Contest
+    what: str
+    turns: tuple[Turn, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Median of measured over predicted."""
+        return exp(median([log(turn.measured / turn.predicted) for turn in self.turns]))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its 95 % interval by order statistics; None below six rounds."""
+        return median_interval([turn.measured / turn.predicted for turn in self.turns])
+
+
+class Llama:
+    """llama.cpp in a process of its own."""
+
+    def __init__(self, model: Path, contest: Contest) -> None:
+        command = [sys.executable, "-m", "bench.llama_engine", str(model)]
+        self._child = subprocess.Popen(
+            [*command, str(contest.threads), str(contest.depth)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=None,
+        )
+        self._answer()
+
+    def ask(self, what: str, count: int) -> list[float]:
+        """Give the seconds of so many tokens, or of a prompt of so many."""
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps({what: count}) + "\n")
+        self._child.stdin.flush()
+        seconds: list[float] = self._answer()["seconds"]
+        return seconds
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if not line:
+            raise NumamicroError(
+                "llama.cpp ended without an answer: is llama-cpp-python installed in this Python?"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait()
+
+
+def cases(contest: Contest, what: str) -> Iterator[Case]:
+    """Give the cells that a prediction of the contest needs, those of the format alone."""
+    home, threads = Route(node(0), node(0)), contest.threads
+    memory: dict[str, Param] = {"bytes": BUFFER, "pages": "auto", "threads": threads}
+    cached: dict[str, Param] = {**memory, "bytes": CACHED_BYTES * threads}
+    yield Case.of("bandwidth", "read", home, variant="4-stream", **memory)
+    yield Case.of("dot-stream", "vector", home, format=contest.kind, **memory)
+    # Norms are in 32 bits, scores of the attention in 16: small, and not to be assumed.
+    for kind in sorted({contest.kind, "F16"}):
+        yield Case.of("dot", "vector", home, format=kind, **cached)
+        if what == "prefill":
+            yield Case.of("gemm", "matrix", home, format=kind, **cached)
+    if threads > 1:
+        yield Case.of("barrier", "wait", home, team=threads)
+    for kind, values in VALUES.items():
+        yield Case.of("step", "value", home, kind=kind, values=values)
+    if contest.depth:
+        size = LAYERS * LAYER_BYTES * threads
+        yield Case.of(
+            "attention", "decode", home, format="F16", bytes=size, pages="auto", threads=threads
+        )
+
+
+class Cells:
+    """Measures cells in one worker that lives as long as the bench: its pages stay touched."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        self.machine = machine
+        self._seed = seed
+        self._worker = Worker(Place("node", 0), machine, seed)
+        self._probes = {probe.name: probe for probe in PROBES}
+
+    def measure(self, wanted: Sequence[Case]) -> CostMatrix:
+        """Give a matrix of these cells, measured now."""
+        found = []
+        for case in wanted:
+            probe = self._probes[case.probe]
+            (run,) = self._worker.measure(probe, case, 0, SAMPLES, DEADLINE).values()
+            if run.state is not State.OK:
+                raise NumamicroError(f"{case.key} is {run.state}: {run.reason and run.reason.text}")
+            found.append(Measurement.of_runs(case, probe.unit, (run,)))
+        header = Header(f"numamicro {__version__}", _now(), "measured", self.machine)
+        return CostMatrix(header, tuple(found))
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+
+def predicted(matrix: CostMatrix, model: ModelSpec, contest: Contest, what: str) -> Term:
+    """Predict a token, or a prompt, from one round's cells."""
+    load = Load(context=max(contest.depth + TOKENS // 2, 1), prompt=PROMPT)
+    rates = Rates(matrix, assume=not contest.depth)  # without depth the attention is nothing
+    predictor = Predictor(model, load, engine("llama.cpp"), rates, ignore_capacity=True)
+    placement = Placement(threads=((0, contest.threads),), memory=(0,))
+    if what == "decode":
+        return predictor.decode(placement)
+    term = predictor.first_token(placement)
+    if isinstance(term, str):
+        raise NumamicroError(term)
+    return term
+
+
+def rounds(
+    contest: Contest, what: str, model: Path, cells: Cells, count: int, rng: random.Random
+) -> Result:
+    """Take turns: the engine and the cells, in an order that changes."""
+    spec, wanted = read_gguf(model), [*cases(contest, what)]
+    llama = Llama(model, contest)
+    amount = TOKENS if what == "decode" else PROMPT
+    turns = []
+    try:
+        llama.ask(what, amount)  # the first turn wakes everything up
+        cells.measure(wanted)
+        for _ in range(count):
+            before = Used.now()
+            first = rng.random() < 0.5
+            seconds = llama.ask(what, amount) if first else []
+            matrix = cells.measure(wanted)
+            seconds = seconds or llama.ask(what, amount)
+            term = predicted(matrix, spec, contest, what)
+            terms = {part.name: part.seconds for part in _flat(term)}
+            foreign, _ = Used.now().since(before)
+            turns.append(Turn(median(seconds), term.seconds, terms, foreign))
+    finally:
+        llama.close()
+    return Result(contest, what, tuple(turns))
+
+
+def _flat(term: Term) -> Iterator[Term]:
+    for part in term.parts:
+        yield part
+        if part.how == "sum":
+            yield from _flat(part)
+
+
+def contests(asked: argparse.Namespace) -> list[Contest]:
+    """Give those that the options let through, the small models first."""
+    return [
+        Contest(shape, kind, depth, threads)
+        for shape in SHAPES
+        for kind in FORMATS
+        for depth in DEPTHS
+        for threads in (1, 2)
+        if shape in asked.shapes
+        and kind in asked.formats
+        and depth in asked.depths
+        and threads in asked.threads
+        and depth <= MOST_DEPTH[shape]
+        and (shape != "3B" or kind in ("Q8_0", "Q4_K"))
+    ]
+
+
+# ---- what is printed and kept --------------------------------------------------------------------
+
+
+def row(result: Result) -> str:
+    """Give one contest in a line."""
+    measured = median([turn.measured for turn in result.turns])
+    guess = median([turn.predicted for turn in result.turns])
+    foreign = median([turn.foreign for turn in result.turns])
+    low, high = result.interval or (float("nan"), float("nan"))
+    return (
+        f"{result.what:7} {result.contest.name:30} {measured * 1e3:9.2f} ms {guess * 1e3:9.2f} ms  "
+        f"{result.ratio:5.2f} [{low:.2f}, {high:.2f}]  others used {foreign:.0%}"
+    )
+
+
+def summary(results: Sequence[Result]) -> Iterator[str]:
+    """Give the mean and the worst error of each kind."""
+    for what, bound in (("decode", "10 %, none above 25 %"), ("prefill", "20 %")):
+        errors = [abs(result.ratio - 1) for result in results if result.what == what]
+        if errors:
+            yield (
+                f"{what}: {len(errors)} cases, mean error {mean(errors):.1%}, worst "
+                f"{max(errors):.1%} (wanted: mean {bound})"
+            )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _keep(name: str, results: Sequence[Result], machine: Machine, lines: Sequence[str]) -> None:
+    """Write every turn, and the page."""
+    folder = Path(__file__).with_name("results")
+    document = {
+        "tool": f"numamicro {__version__}",
+        "created": _now(),
+        "machine": describe(machine),
+        "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
+        "results": [
+            asdict(result.contest)
+            | {"what": result.what, "turns": [asdict(turn) for turn in result.turns]}
+            for result in results
+        ],
+    }
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    facts = ", ".join(f"{key} {value}" for key, value in describe(machine).items())
+    page = [
+        "# llama.cpp against its prediction",
+        "",
+        f"Machine: {facts}.",
+        "",
+        "```",
+        *lines,
+        "```",
+    ]
+    (folder / f"{name}.md").write_text("\n".join(page) + "\n", encoding="utf-8")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.predict_llama", description=__doc__)
+    add = parser.add_argument
+    add("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    add("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
+    add("--depths", nargs="+", type=int, choices=DEPTHS, default=list(DEPTHS))
+    add("--threads", nargs="+", type=int, choices=(1, 2), default=[1, 2])
+    add("--what", nargs="+", choices=("decode", "prefill"), default=["decode", "prefill"])
+    add("--rounds", type=int, default=6, metavar="N")
+    add("--seed", type=int, default=1, metavar="N")
+    add("--models", type=Path, metavar="FOLDER", help="where models are kept (default: made anew)")
+    add("--terms", action="store_true", help="print the terms of each prediction too")
+    add("--name", metavar="NAME", help="keep the result in bench/results/NAME.md and .json")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Hold the contests, print a line for each, and the errors."""
+    asked = _parser().parse_args(arguments)
+    machine, rng = discover(), random.Random(asked.seed)
+    with tempfile.TemporaryDirectory() as made:
+        folder: Path = asked.models or Path(made)
+        cells = Cells(machine, asked.seed)
+        results = []
+        try:
+            for contest in contests(asked):
+                model = folder / f"{contest.shape}-{contest.kind}.gguf"
+                if not model.exists():
+                    write_model(model, SHAPES[contest.shape], contest.kind)
+                for what in asked.what:
+                    if what == "prefill" and contest.depth:
+                        continue
+                    result = rounds(contest, what, model, cells, asked.rounds, rng)
+                    results.append(result)
+                    print(row(result), flush=True)
+                    if asked.terms:
+                        print(f"        {_terms(result)}", flush=True)
+        finally:
+            cells.close()
+    for line in summary(results):
+        print(line)
+    if asked.name:
+        _keep(asked.name, results, machine, [*map(row, results), *summary(results)])
+    return 0
+
+
+def _terms(result: Result) -> str:
+    names = result.turns[0].terms
+    middle = {name: median([turn.terms[name] for turn in result.turns]) for name in names}
+    return ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in middle.items())
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except NumamicroError as refusal:
+        print(f"bench: {refusal}", file=sys.stderr)
+        sys.exit(2)
