@@ -49,7 +49,7 @@ def imported(
     probe: str, operation: str, route: Route, value: float, **params: int | str
 ) -> Measurement:
     """Give a cell of one published figure, in the base unit."""
-    unit = "s" if probe in ("allreduce", "barrier") else "B/s"
+    unit = "s" if probe in ("all-reduce", "barrier") else "B/s"
     amount = 10**9
     seconds = amount / value if is_rate(unit) else amount * value
     run = Run(0, (Sample(seconds, amount),))

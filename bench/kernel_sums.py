@@ -54,7 +54,7 @@ def reduces(table: Sequence[Row], system: str, backend: str, count: int) -> Iter
     large = LARGE * 2 * (count - 1) / count / (float(row["busbw_GBs"]) * GB)
     for size, seconds in ((8192, small), (32768, small), (LARGE, max(large, small))):
         route = Route(group, group, mover="sm-load")
-        yield imported("allreduce", row["kernel"], route, seconds, bytes=size)
+        yield imported("all-reduce", "peer", route, seconds, message=size, variant=row["kernel"])
 
 
 def tp_score(row: Row, table: Sequence[Row], how: Engine) -> Score:

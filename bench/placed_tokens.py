@@ -233,10 +233,10 @@ def cells_of(told: Told) -> Iterator[Measurement]:
 def _pair_reduces(told: Told, size: int) -> Iterator[Measurement]:
     """Give a direct all-reduce of a pair, and one through the host: two copies more, twice the start."""
     direct = Route(gpu(0), gpu(1), mover="sm-load")
-    yield imported("allreduce", "direct", direct, 1e-5 + size / told.link, bytes=size)
+    yield imported("all-reduce", "peer", direct, 1e-5 + size / told.link, message=size)
     staged = replace(direct, via=node(0))
     link = min(told.link, 24 * GB)
-    yield imported("allreduce", "staged", staged, 2e-5 + 2 * size / link, bytes=size)
+    yield imported("all-reduce", "staged", staged, 2e-5 + 2 * size / link, message=size)
 
 
 def placement_of(told: Told, model: ModelSpec) -> Placement:

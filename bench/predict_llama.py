@@ -37,6 +37,7 @@ from numamicro.probes import PROBES
 from numamicro.probes.attention import LAYER_BYTES, LAYERS
 from numamicro.probes.products import CACHED_BYTES
 from numamicro.probes.step import VALUES
+from numamicro.setting import read_setting
 from numamicro.stats import median, median_interval
 from numamicro.topology import discover
 from numamicro.units import MIB
@@ -163,7 +164,9 @@ def cases(contest: Contest, what: str) -> Iterator[Case]:
     memory: dict[str, Param] = {"bytes": BUFFER, "pages": "auto", "threads": threads}
     cached: dict[str, Param] = {**memory, "bytes": CACHED_BYTES * threads}
     yield Case.of("bandwidth", "read", home, variant="4-stream", **memory)
-    yield Case.of("dot-stream", "vector", home, format=contest.kind, **memory)
+    yield Case.of(
+        "dot-stream", "vector", home, format=contest.kind, **memory | {"pages": engine_pages()}
+    )
     # Norms are in 32 bits, scores of the attention in 16: small, and not to be assumed.
     for kind in sorted({contest.kind, "F16"}):
         yield Case.of("dot", "vector", home, format=kind, **cached)
@@ -174,10 +177,13 @@ def cases(contest: Contest, what: str) -> Iterator[Case]:
     for kind, values in VALUES.items():
         yield Case.of("step", "value", home, kind=kind, values=values)
     if contest.depth:
-        size = LAYERS * LAYER_BYTES * threads
-        yield Case.of(
-            "attention", "decode", home, format="F16", bytes=size, pages="auto", threads=threads
-        )
+        cache = memory | {"bytes": LAYERS * LAYER_BYTES * threads, "pages": engine_pages()}
+        yield Case.of("attention", "decode", home, format="F16", **cache)
+
+
+def engine_pages() -> str:
+    """Give the pages that an engine gets here, which asks for no huge ones."""
+    return "auto" if read_setting()["thp.enabled"] == "always" else "small"
 
 
 class Cells:
@@ -198,7 +204,9 @@ class Cells:
             if run.state is not State.OK:
                 raise NumamicroError(f"{case.key} is {run.state}: {run.reason and run.reason.text}")
             found.append(Measurement.of_runs(case, probe.unit, (run,)))
-        header = Header(f"numamicro {__version__}", _now(), "measured", self.machine)
+        header = Header(
+            f"numamicro {__version__}", _now(), "measured", self.machine, setting=read_setting()
+        )
         return CostMatrix(header, tuple(found))
 
     def close(self) -> None:

@@ -84,7 +84,12 @@ def test_any_other_text_is_a_value_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("unit", "value", "text"),
-    [("B/s", 38.44e9, "38.4 GB/s"), ("s", 101.26e-9, "101.3 ns"), ("op/s", 2.5, "2.500 op/s")],
+    [
+        ("B/s", 38.44e9, "38.4 GB/s"),
+        ("s", 101.26e-9, "101.3 ns"),
+        ("op/s", 2.5e9, "2.5 G op/s"),
+        ("word/s", 2.5, "2.500 word/s"),
+    ],
 )
 def test_scales(unit: str, value: float, text: str) -> None:
     assert f"{scale(unit).text(value)} {scale(unit).label}" == text

@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, tuple[float, str]] = {
     "gpu-read": (8e11, "GPU memory of 800 GB/s"),
     "peer": (2.4e10, "24 GB/s between two GPUs"),
     "peer-latency": (5e-6, "5 us to start a copy between two GPUs"),
-    "allreduce-latency": (2e-5, "20 us for a small all-reduce"),
+    "reduce-latency": (2e-5, "an all-reduce of 20 us and 24 GB/s"),
 }
 
 

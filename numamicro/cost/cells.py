@@ -62,13 +62,31 @@ def _cell(cell: Measurement, origin: str) -> Cell | None:
     return Cell(cell.case, figure, cell.unit)
 
 
-_BY_PROBE = {
+_MEANINGS = {
     ("bandwidth", "read"): "read",
     ("bandwidth", "copy"): "copy",
     ("together", "read"): "together",
     ("barrier", "wait"): "barrier",
+    ("dot", "vector"): "dot",
+    ("dot-stream", "vector"): "dot-stream",
+    ("gemm", "matrix"): "gemm",
+    ("attention", "decode"): "attention",
+    ("step", "value"): "step",
+    ("host-copy", "h2d"): "h2d",
+    ("host-copy", "d2h"): "d2h",
+    ("host-copy-size", "h2d"): "h2d",
+    ("host-copy-size", "d2h"): "d2h",
+    ("host-latency", "h2d"): "h2d",
+    ("host-latency", "d2h"): "d2h",
+    ("peer-copy", "copy"): "peer",
+    ("peer-copy", "read"): "peer",
+    ("peer-copy", "write"): "peer",
+    ("all-reduce", "peer"): "all-reduce",
+    ("all-reduce", "staged"): "all-reduce",
+    ("gpu-memory", "read"): "gpu-read",
 }
-_BY_OPERATION = {"h2d": "h2d", "d2h": "d2h", "gemm": "gpu-gemm", "read": "gpu-read"}
+# What a cell must be besides: engines copy from pinned memory, replay graphs, and reach each other.
+_USUAL = {"memory": "pinned", "timing": "graph", "path": "direct"}
 
 
 def meaning_of(case: Case) -> str:
@@ -76,16 +94,11 @@ def meaning_of(case: Case) -> str:
     kinds = {getattr(end, "kind", "set") for end in (case.route.source, case.route.target)}
     if kinds & {"drive", "file"}:
         return "storage"
-    operation = case.operation.replace("-", "").replace("_", "")
-    if operation.startswith("allreduce") or case.probe.replace("-", "") == "allreduce":
-        return "allreduce"
-    if "gpu" in kinds:
-        if case.probe in ("peer", "p2p") or operation in ("peer", "p2p", "d2d"):
-            return "peer"
-        return _BY_OPERATION.get(case.operation, f"{case.probe}/{case.operation}")
-    if case.probe in ("dot", "dot-stream", "gemm", "attention", "step"):
-        return case.probe
-    return _BY_PROBE.get((case.probe, case.operation), f"{case.probe}/{case.operation}")
+    other = f"{case.probe}/{case.operation}"
+    if any(case.get(name, usual) != usual for name, usual in _USUAL.items()):
+        return other
+    meaning = _MEANINGS.get((case.probe, case.operation), other)
+    return "gpu-gemm" if meaning == "gemm" and "gpu" in kinds else meaning
 
 
 def gpu(index: int) -> Place:

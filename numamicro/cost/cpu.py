@@ -59,7 +59,9 @@ class CpuSide:
         per_token = asked.used * (1 / self.load.batch)
         products = sum_of("matrix products", self._products(per_token, tokens))
         stream = self._stream(asked.weights).times(chunks, "weights, once a chunk")
-        return sum_of(name, (max_of("weights", (products, stream)), self._scores(asked, tokens)))
+        steps = self._steps(asked.normed, asked.rotated).times(chunks)
+        parts = (max_of("weights", (products, stream)), self._scores(asked, tokens), steps)
+        return sum_of(name, parts)
 
     # ---- parts -----------------------------------------------------------------------------------
 

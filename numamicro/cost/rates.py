@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numamicro.case import PlaceSet, node
@@ -48,6 +49,10 @@ class Rates:
         self.forced_peer = peer
         self._cells = ok_cells(matrix)
         self._known: dict[object, Figure] = {}
+        self._curves: dict[tuple[str, str], list[tuple[float, Figure]]] = {}
+        # An engine asks for no huge pages: it has them where the kernel gives them to everyone.
+        always = matrix.header.setting.get("thp.enabled") == "always"
+        self._pages = "auto" if always else "small"
 
     # ---- the CPUs' memory ------------------------------------------------------------------------
 
@@ -147,10 +152,18 @@ class Rates:
     def stream(self, name: str, threads: int) -> Figure | None:
         """Give the bytes per second of weights that threads take from their own memory through dot
         products; None where that was not measured."""
-        known = name if self._has("dot-stream", name) else _SIMILAR.get(name, "")
+        known = name if self._has("dot-stream", name) else _similar(name)
         if not self._has("dot-stream", known):
             return None
-        return self._arithmetic("dot-stream", known, threads)
+        return self._once(("stream", known, threads), lambda: self._stream(known, threads))
+
+    def _stream(self, name: str, threads: int) -> Figure:
+        """Take a team that was not measured to be no faster than the next larger one, and than so
+        many single threads."""
+        curve = self._arithmetic_curve("dot-stream", name)
+        (fewest, first), (_, last) = curve[0], curve[-1]
+        above = next((figure for count, figure in curve if count >= threads), last)
+        return above if threads <= fewest else smaller((above, first * (threads / fewest)))
 
     def step(self, kind: str) -> Figure:
         """Give the seconds that one value takes to be normed, or rotated."""
@@ -180,17 +193,10 @@ class Rates:
         return self._once(key, lambda: self._arithmetic_of(kind, name, threads))
 
     def _arithmetic_of(self, kind: str, name: str, threads: int) -> Figure:
-        cells = [
-            cell
-            for (meaning, _, _), found in self._cells.items()
-            if meaning == kind
-            for cell in found
-            if cell.case.get("format") == name
-        ]
-        curve = by_count(cells, "threads")
+        curve = self._arithmetic_curve(kind, name)
         if not curve:
-            close = _SIMILAR.get(name, "Q4_K" if name.endswith(("bpw", "BPW")) else None)
-            if close and self._has(kind, close):
+            close = _similar(name)
+            if self._has(kind, close):
                 return self._arithmetic(kind, close, threads)
             # Arithmetic goes by weights: a format of few bits brings many of them in a byte.
             factor = threads * (bits_of(name) / 8 if kind == "dot" else 1.0)
@@ -202,10 +208,22 @@ class Rates:
         return figure * (threads / largest)  # each core has caches and units of its own
 
     def _has(self, kind: str, name: str) -> bool:
-        return any(
-            meaning == kind and any(c.case.get("format") == name for c in found)
-            for (meaning, _, _), found in self._cells.items()
-        )
+        return bool(self._arithmetic_curve(kind, name))
+
+    def _arithmetic_curve(self, kind: str, name: str) -> list[tuple[float, Figure]]:
+        """Give the figures of a format by threads, in the pages that an engine has if they differ."""
+        key = (kind, name)
+        if key not in self._curves:
+            cells = [
+                cell
+                for (meaning, _, _), found in self._cells.items()
+                if meaning == kind
+                for cell in found
+                if cell.case.get("format") == name
+            ]
+            own = [cell for cell in cells if cell.case.get("pages") == self._pages]
+            self._curves[key] = by_count(own or cells, "threads")
+        return self._curves[key]
 
     # ---- GPUs ------------------------------------------------------------------------------------
 
@@ -281,8 +299,12 @@ class Rates:
         return self._best("peer", gpu(one), gpu(other), f"peer copy from gpu{one} to gpu{other}")
 
     def peer_hop(self, one: int, other: int) -> Figure:
-        """Give the seconds that a small copy from one GPU to another takes."""
+        """Give the seconds that a small copy from one GPU to another takes to start: at most what the
+        smallest all-reduce of the two takes, which is a copy both ways."""
         known = self._small("peer", gpu(one), gpu(other))
+        curve = self._all_reduce_curve((one, other), None)
+        if not known and curve:
+            known = curve[0][1]
         return known or self._otherwise(
             "peer-latency", f"a small peer copy from gpu{one} to gpu{other}", None
         )
@@ -306,12 +328,10 @@ class Rates:
         if curve:
             return log_at(curve, size)
         if len(group) == 2:
-            return self._otherwise(
-                "allreduce-latency",
-                f"all-reduce of gpu{group[0]} and gpu{group[1]}"
-                + ("" if via is None else f" through node{via}"),
-                None,
-            )
+            way = "" if via is None else f" through node{via}"
+            known = _assumed_reduce(size) if self.assume else None
+            what = f"all-reduce of gpu{group[0]} and gpu{group[1]}{way}"
+            return self._otherwise("all-reduce", what, known)
         # Ring of n: n - 1 steps there and back, each of size / n on the slowest pair; for a pair the
         # steps are halves of its all-reduce.
         count = len(group)
@@ -345,13 +365,13 @@ class Rates:
         self, group: Sequence[int], via: int | None
     ) -> list[tuple[float, Figure]]:
         members = tuple(gpu(index) for index in sorted(group))
-        found = list(self._find("allreduce", PlaceSet(members), PlaceSet(members)))
+        found = list(self._find("all-reduce", PlaceSet(members), PlaceSet(members)))
         if len(members) == 2:
-            found += self._find("allreduce", members[0], members[1])
-            found += self._find("allreduce", members[1], members[0])
+            found += self._find("all-reduce", members[0], members[1])
+            found += self._find("all-reduce", members[1], members[0])
         times: dict[float, Figure] = {}
         for cell in found:
-            size, staged = cell.count("bytes", "size"), cell.case.route.via
+            size, staged = cell.count("bytes", "message", "transfer"), cell.case.route.via
             if size and (staged.id if staged else None) == via:
                 time = cell.figure.inverse() * size if is_rate(cell.unit) else cell.figure
                 if size not in times or time.value < times[size].value:
@@ -399,7 +419,7 @@ class Rates:
         times = [
             (size, cell.figure.inverse() * size if is_rate(cell.unit) else cell.figure)
             for cell in self._find(meaning, source, target)
-            if (size := cell.count("bytes", "size") or 0) <= SMALL_COPY
+            if (size := cell.count("bytes", "message", "transfer") or 0) <= SMALL_COPY
         ]
         return min(times, key=lambda pair: pair[0])[1] if times else None
 
@@ -424,6 +444,23 @@ class Rates:
             return assumed(name)
         hint = "" if name == "read" else ", or allow a default with --assume"
         raise Lacking(f"the file has no figure of {what}: measure it{hint}")
+
+
+def _assumed_reduce(size: float) -> Figure:
+    """Give a default all-reduce of a pair: its start, and the vector once over a link."""
+    start, link = assumed("reduce-latency"), assumed("peer")
+    moved = link.inverse() * size
+    return replace(
+        start,
+        value=start.value + moved.value,
+        low=start.low + moved.low,
+        high=start.high + moved.high,
+    )
+
+
+def _similar(name: str) -> str:
+    """Give the format whose loop a format goes through that no probe measures; empty if none."""
+    return _SIMILAR.get(name, "Q4_K" if name.upper().endswith("BPW") else "")
 
 
 # Formats that go through the same kind of loop, for those that no probe measures.

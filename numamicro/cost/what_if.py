@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 # What a user calls a cost, and the meanings of cells that it scales.
 _COSTS = {
-    "read": ("read", "together", "gpu-read"),
+    "read": ("read", "together", "dot-stream", "gpu-read"),
     "copy": ("copy",),
     "barrier": ("barrier",),
-    "dot": ("dot",),
+    "dot": ("dot", "dot-stream"),
     "gemm": ("gemm", "gpu-gemm"),
     "attention": ("attention",),
     "step": ("step",),
     "h2d": ("h2d",),
     "d2h": ("d2h",),
     "p2p": ("peer",),
-    "allreduce": ("allreduce",),
+    "allreduce": ("all-reduce",),
     "storage": ("storage",),
 }
 _FORM = re.compile(r"(?:([a-z0-9>:+]+)\.)?([a-z0-9]+)\*(\d+(?:\.\d+)?)", re.ASCII)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from numamicro.case import Case
 from numamicro.matrix import Sample, State
 from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample, touch_seconds, windowed
-from numamicro.probes.products import alone_and_all, home_routes, is_too_quick
+from numamicro.probes.products import DotStream, alone_and_all, home_routes, is_too_quick
 from numamicro.units import MIB
 
 if TYPE_CHECKING:
@@ -38,15 +38,16 @@ class Attention(Probe):
         for route in home_routes(machine, wishes):
             for threads in alone_and_all(route, machine, wishes):
                 size = LAYERS * LAYER_BYTES * threads
-                yield Case.of(
-                    self.name,
-                    "decode",
-                    route,
-                    bytes=size,
-                    format="F16",
-                    pages="auto",
-                    threads=threads,
-                )
+                for pages in DotStream.pages:
+                    yield Case.of(
+                        self.name,
+                        "decode",
+                        route,
+                        bytes=size,
+                        format="F16",
+                        pages=pages,
+                        threads=threads,
+                    )
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate a first touch, and four query heads a cached head at 4 GB/s a thread."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case, Route, node
@@ -68,27 +69,24 @@ class Dot(Probe):
     late: ClassVar[bool] = True
     operation: ClassVar[str] = "vector"
     many: ClassVar[bool] = False
+    pages: ClassVar[tuple[str, ...]] = ("auto",)
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
         """Give each format with one thread, and with one on every core."""
         if not wishes.wants(self.name, self.operation) or is_too_quick(wishes):
             return
         for route in home_routes(machine, wishes):
-            for threads in self._teams(route, machine, wishes):
-                size = self._bytes(threads, route, machine, wishes)
-                for name in FORMATS:
-                    yield Case.of(
-                        self.name,
-                        self.operation,
-                        route,
-                        bytes=size,
-                        format=name,
-                        pages="auto",
-                        threads=threads,
-                    )
-
-    def _teams(self, route: Route, machine: Machine, wishes: Wishes) -> list[int]:
-        return alone_and_all(route, machine, wishes)
+            counts = alone_and_all(route, machine, wishes)
+            for threads, pages, name in product(counts, self.pages, FORMATS):
+                yield Case.of(
+                    self.name,
+                    self.operation,
+                    route,
+                    bytes=self._bytes(threads, route, machine, wishes),
+                    format=name,
+                    pages=pages,
+                    threads=threads,
+                )
 
     def _bytes(self, threads: int, route: Route, machine: Machine, wishes: Wishes) -> int:
         return CACHED_BYTES * threads
@@ -136,12 +134,14 @@ class Gemm(Dot):
 
 
 class DotStream(Dot):
-    """Bytes a second of weights in the node's own memory that go through dot products."""
+    """Bytes a second of weights in the node's own memory that go through dot products.
+
+    With huge pages, and with the small ones that an engine gets where the kernel gives huge pages to
+    those alone who ask.
+    """
 
     name: ClassVar[str] = "dot-stream"
-
-    def _teams(self, route: Route, machine: Machine, wishes: Wishes) -> list[int]:
-        return thread_counts(route.source, machine, wishes)
+    pages: ClassVar[tuple[str, ...]] = ("auto", "small")
 
     def _bytes(self, threads: int, route: Route, machine: Machine, wishes: Wishes) -> int:
         return buffer_bytes(route, machine, wishes, USUAL_BYTES)

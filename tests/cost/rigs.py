@@ -28,7 +28,7 @@ def cell(
     probe: str, operation: str, route: Route, value: float, **params: int | str
 ) -> Measurement:
     """Give a cell of one sample with this value in its base unit."""
-    unit = "s" if probe in ("barrier", "allreduce", "latency", "step") else "B/s"
+    unit = "s" if probe in ("barrier", "all-reduce", "host-latency", "step") else "B/s"
     amount = 2**30
     seconds = amount / value if is_rate(unit) else amount * value
     run = Run(0, (Sample(seconds, amount),))
@@ -70,7 +70,7 @@ def gpu_cells(
     """Give GPUs that hang at the nodes in turn: copies, own memory, and all-reduces of each pair."""
     for index in range(gpus):
         yield cell("gpu-memory", "read", Route(gpu(index), gpu(index), mover="sm-load"), read)
-        yield cell("gemm", "gemm", Route(gpu(index), gpu(index), mover="sm-load"), 1e14)
+        yield cell("gemm", "matrix", Route(gpu(index), gpu(index), mover="sm-load"), 1e14)
         for place in range(nodes):
             rate = near if place == index * nodes // gpus else far
             for operation, ends in (
@@ -78,8 +78,8 @@ def gpu_cells(
                 ("d2h", (gpu(index), node(place))),
             ):
                 route = Route(*ends, mover="copy-engine")
-                yield cell("copy", operation, route, rate, bytes=256 * 2**20)
-                yield cell("copy", operation, route, 4096 / 1e-5, bytes=4096)
+                yield cell("host-copy", operation, route, rate, bytes=2**26, memory="pinned")
+                yield cell("host-latency", operation, route, 1e-5, bytes=4096, memory="pinned")
     for one, other in permutations(range(gpus), 2):
         close = one * nodes // gpus == other * nodes // gpus
         slower = 1.0 if close else 2.0
@@ -87,14 +87,14 @@ def gpu_cells(
             time = reduce * slower * (1 + size / 2**16)
             if one < other and peer:
                 route = Route(gpu(one), gpu(other), mover="sm-load")
-                yield cell("allreduce", "pull", route, time, bytes=size)
+                yield cell("all-reduce", "peer", route, time, message=size, timing="graph")
             if one < other:
                 route = Route(gpu(one), gpu(other), via=node(0), mover="sm-load")
-                yield cell("allreduce", "staged", route, 4 * time, bytes=size)
+                yield cell("all-reduce", "staged", route, 4 * time, message=size)
         if peer:
             route = Route(gpu(one), gpu(other), mover="copy-engine")
-            yield cell("peer", "copy", route, near / slower, bytes=2**26)
-            yield cell("peer", "copy", route, 4096 / 5e-6, bytes=4096)
+            yield cell("peer-copy", "copy", route, near / slower, bytes=2**26, path="direct")
+            yield cell("peer-copy", "read", route, 4096 / 5e-6, bytes=4096, path="direct")
 
 
 def rig(

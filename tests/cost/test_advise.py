@@ -166,6 +166,13 @@ def test_peer_access_can_be_switched_on_in_thought() -> None:
     assert Rates(matrix, peer=True).has_links((0, 1))
 
 
+def test_an_assumed_all_reduce_grows_with_its_bytes() -> None:
+    apart = Rates(rig(gpus=2, peer=False), assume=True, peer=True)
+    small, large = (apart.all_reduce((0, 1), size) for size in (1024, 2**26))
+    assert small.origin == large.origin == "assumed"
+    assert large.value - small.value == pytest.approx((2**26 - 1024) / 24e9)
+
+
 @pytest.mark.parametrize(
     "text",
     [

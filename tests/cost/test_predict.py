@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numamicro.case import node
+from numamicro.case import Route, node
 from numamicro.cost.placement import POLICIES, Load, Placement
 from numamicro.cost.presets import preset
 from numamicro.cost.rates import Lacking
@@ -18,7 +18,7 @@ from numamicro.cost.verdict import domains, sentence
 from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.units import GIB
-from tests.cost.rigs import PLAIN, SPARSE, STEP, gpu, on_node, predictor, rig, small_model
+from tests.cost.rigs import PLAIN, SPARSE, STEP, cell, gpu, on_node, predictor, rig, small_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,38 @@ def test_few_threads_are_bound_by_their_arithmetic() -> None:
     assert norms < WEIGHTS
     expected = WEIGHTS / 10e9 + attended / 10e9 + STEPS
     assert seconds(rig(cores=2), on_node(0, threads=1)) == pytest.approx(expected)
+
+
+def streaming(matrix: CostMatrix, setting: str) -> CostMatrix:
+    """Give the matrix with products that wait for memory: 8 GB/s a thread, 30 GB/s together."""
+    home = Route(node(0), node(0))
+    cells = [
+        cell("dot-stream", "vector", home, rate, threads=threads, format="F16", pages=pages)
+        for threads, small in ((1, 8e9), (8, 30e9))
+        for pages, rate in (("small", small), ("auto", 1.2 * small))
+    ]
+    header = replace(matrix.header, setting={"thp.enabled": setting})
+    return replace(matrix, header=header, measurements=(*matrix.measurements, *cells))
+
+
+@pytest.mark.parametrize(
+    ("setting", "threads", "rate"),
+    [
+        ("madvise", 8, 30e9),
+        ("always", 8, 36e9),
+        ("madvise", 1, 8e9),
+        ("madvise", 3, 24e9),  # no more than three single threads
+        ("madvise", 6, 30e9),  # nor than the next larger team that was measured
+    ],
+)
+def test_weights_go_no_faster_than_their_products_let_them(
+    setting: str, threads: int, rate: float
+) -> None:
+    term = predictor(streaming(rig(), setting)).decode(on_node(0, threads))
+    through = [leaf for leaf in term.leaves() if leaf.name == "F16 through the cores"]
+    assert through
+    assert all(leaf.figure and leaf.figure.value == pytest.approx(rate) for leaf in through)
+    assert term.seconds >= WEIGHTS / rate
 
 
 def test_remote_pages_go_at_the_links_rate() -> None:
@@ -185,7 +217,8 @@ def test_a_prompt_is_products_and_the_square_of_its_tokens() -> None:
     assert isinstance(cost.prefill, Term)
     layers = sum(layer.every_token.parameters for layer in MODEL.layers)
     work = 2 * layers * 512 + 2 * 2 * 1024 * 512**2
-    assert cost.prefill.seconds == pytest.approx(work / (8 * 20 * 10e9))
+    steps = 512 / 8 * 2 * (2 * 1024 + 2 * 128) * STEP
+    assert cost.prefill.seconds == pytest.approx(work / (8 * 20 * 10e9) + steps)
     assert isinstance(cost.first_token, Term)
     assert cost.first_token.seconds > cost.prefill.seconds
 
@@ -366,9 +399,9 @@ def without(matrix: CostMatrix, wanted: Callable[[Measurement], bool]) -> CostMa
         ("dot", "vector", on_node(0), "dot/F16"),
         ("attention", "decode", on_node(0), "attention"),
         ("gpu-memory", "read", Placement(stages=((0,),)), "memory read of gpu0"),
-        ("allreduce", "pull", Placement(stages=((0, 1),)), "all-reduce of gpu0 and gpu1"),
-        ("peer", "copy", Placement(stages=((0,), (1,))), "peer copy from gpu0 to gpu1"),
-        ("copy", "d2h", Placement(stages=((0,),)), "gpu0"),
+        ("all-reduce", "peer", Placement(stages=((0, 1),)), "all-reduce of gpu0 and gpu1"),
+        ("peer-copy", "copy", Placement(stages=((0,), (1,))), "peer copy from gpu0 to gpu1"),
+        ("host-copy", "d2h", Placement(stages=((0,),)), "gpu0"),
     ],
 )
 def test_what_the_file_lacks_is_named_or_assumed(
@@ -378,7 +411,7 @@ def test_what_the_file_lacks_is_named_or_assumed(
         rig(gpus=2),
         lambda cell: (
             cell.case.probe == probe
-            and (cell.case.operation == operation or probe in ("dot", "allreduce"))
+            and (cell.case.operation == operation or probe in ("dot", "all-reduce", "peer-copy"))
         ),
     )
     with pytest.raises(Lacking, match=says):
