@@ -44,7 +44,8 @@ INLINE float one_half(const unsigned char *from) {
 
 /* ---- sixteen bits ------------------------------------------------------------------------- */
 
-/* Several accumulators in a product of one row: the addition's latency must not set the pace. */
+/* Several accumulators in a product of one row: the addition's latency must not set the pace. With
+ * twelve, three tokens and one row fill the sixteen registers; a fourth token held would spill. */
 #define SIXTEEN_BITS(name, load, member)                                                           \
     INLINE void name##_tile(const unsigned char *weights, const struct activations *x,             \
                             float *results, int rows, int tokens, int chains) {                    \
@@ -52,14 +53,14 @@ INLINE float one_half(const unsigned char *from) {
         for (int at = 0; at < COLUMNS; at += LANES * chains) {                                     \
             _Pragma("GCC unroll 4") for (int chain = 0; chain < chains; chain++) {                 \
                 int here = at + chain * LANES;                                                     \
-                floats from[4];                                                                    \
-                _Pragma("GCC unroll 4") for (int row = 0; row < rows; row++) from[row] =           \
-                    load((const uint16_t *)weights + row * COLUMNS + here);                        \
-                _Pragma("GCC unroll 4") for (int token = 0; token < tokens; token++) {             \
-                    floats with = load(x[token].member + here);                                    \
-                    _Pragma("GCC unroll 4") for (int row = 0; row < rows; row++) {                 \
+                floats with[3];                                                                    \
+                _Pragma("GCC unroll 4") for (int token = 0; token < tokens; token++) with[token] = \
+                    load(x[token].member + here);                                                  \
+                _Pragma("GCC unroll 4") for (int row = 0; row < rows; row++) {                     \
+                    floats from = load((const uint16_t *)weights + row * COLUMNS + here);          \
+                    _Pragma("GCC unroll 4") for (int token = 0; token < tokens; token++) {         \
                         floats *sum = &sums[(token * rows + row) * chains + chain];                \
-                        *sum = fused(from[row], with, *sum);                                       \
+                        *sum = fused(from, with[token], *sum);                                     \
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \
