@@ -4,7 +4,7 @@
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport EBUSY, ENODEV, errno
 from libc.signal cimport SIGKILL
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 import os

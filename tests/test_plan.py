@@ -151,7 +151,9 @@ def test_memory_only_nodes_are_targets_and_cpu_only_nodes_initiators(tmp_path: P
 def test_buffers_are_clear_of_the_caches_and_within_the_memory(tmp_path: Path) -> None:
     facts = trees.Facts(nodes=(trees.Node(0, tuple(range(8)), memory=GIB_KB, free=GIB_KB),), llc=4)
     plan = make_plan(machine(tmp_path, facts), Wishes(), PROBES)
-    sizes = {item.case.number("bytes") for item in plan.to_measure if item.case.get("bytes")}
+    cached = {"dot", "gemm", "attention"}  # of arithmetic, not of memory
+    cases = [item.case for item in plan.to_measure if item.case.probe not in cached]
+    sizes = {case.number("bytes") for case in cases if case.get("bytes")}
     assert sizes
     assert min(sizes) >= CACHE_FACTOR * 2 * 32 * MIB
     assert max(sizes) <= MEMORY_SHARE * GIB

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numamicro.cost.formats import Weights
 from numamicro.cost.terms import Figure, Term, at_rate, max_of, repeated, sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numamicro.cost.demand import Demand
-    from numamicro.cost.formats import Weights
     from numamicro.cost.model import ModelSpec
     from numamicro.cost.placement import Engine, Load, Placement
     from numamicro.cost.rates import Rates
@@ -56,12 +56,19 @@ class CpuSide:
         """
         if not asked.weights.parameters:
             return sum_of(name, ())
-        per_token = asked.used * (1 / self.load.batch)
-        products = sum_of("matrix products", self._products(per_token, tokens))
+        products = sum_of("products", self._prompt_products(asked, tokens))
         stream = self._stream(asked.weights).times(chunks, "weights, once a chunk")
         steps = self._steps(asked.normed, asked.rotated).times(chunks)
         parts = (max_of("weights", (products, stream)), self._scores(asked, tokens), steps)
         return sum_of(name, parts)
+
+    def _prompt_products(self, asked: Demand, tokens: int) -> Iterator[Term]:
+        common, routed = (each * (1 / self.load.batch) for each in (asked.common, asked.routed))
+        if not self.engine.experts_singly:
+            common, routed = common + routed, Weights()
+        yield sum_of("matrix products", self._products(common, tokens))
+        if routed.parameters:
+            yield self._singly(routed * tokens)
 
     # ---- parts -----------------------------------------------------------------------------------
 
@@ -163,7 +170,14 @@ class CpuSide:
 
     def _dot(self, used: Weights) -> Term:
         """Give the time of the products: one by one, or as a matrix where a batch makes that faster."""
-        single = sum_of(
+        single = self._singly(used)
+        if self.load.batch == 1:
+            return single
+        matrix = sum_of("matrix products", self._products(used, 1))
+        return min((single, matrix), key=lambda term: term.seconds)
+
+    def _singly(self, used: Weights) -> Term:
+        return sum_of(
             "dot products",
             (
                 at_rate(
@@ -176,10 +190,6 @@ class CpuSide:
                 for name, size in used.bytes_by_format().items()
             ),
         )
-        if self.load.batch == 1:
-            return single
-        matrix = sum_of("matrix products", self._products(used, 1))
-        return min((single, matrix), key=lambda term: term.seconds)
 
     def _products(self, weights: Weights, tokens: int) -> Iterator[Term]:
         for name, count in weights.by_format:

@@ -26,8 +26,9 @@ class Demand:
         Read once.
     shared : Weights
         The shared experts' part of them.
-    used : Weights
-        The same weights, each counted as often as a token of the batch goes through them.
+    common, routed : Weights
+        The same weights, each counted as often as a token of the batch goes through them: those that
+        every token does, and the routed experts.
     kept : Weights
         All that has to be there.
     cache : tuple of (heads, bytes)
@@ -47,7 +48,8 @@ class Demand:
 
     weights: Weights = field(default_factory=Weights)
     shared: Weights = field(default_factory=Weights)
-    used: Weights = field(default_factory=Weights)
+    common: Weights = field(default_factory=Weights)
+    routed: Weights = field(default_factory=Weights)
     kept: Weights = field(default_factory=Weights)
     cache: tuple[tuple[int, float], ...] = ()
     attended: float = 0.0
@@ -62,6 +64,11 @@ class Demand:
     def cache_bytes(self, ranks: int = 1) -> float:
         """Give the bytes of cache for each of so many ranks: heads are split, never cut."""
         return sum(size / min(ranks, heads) for heads, size in self.cache)
+
+    @property
+    def used(self) -> Weights:
+        """What tokens go through, counted for each token."""
+        return self.common + self.routed
 
     @property
     def operations(self) -> float:
@@ -82,24 +89,26 @@ def demand(
     counts = _grouped(layers)
     value = bits_of(load.cache_format) / 8 * load.batch
     read: list[Weights] = []
-    used: list[Weights] = []
+    common: list[Weights] = []
+    chosen: list[Weights] = []
     kept: list[Weights] = []
     caches: dict[int, float] = {}
     for layer, count in counts:
         if resident:
             read.append(layer.every_token * count)
-            used.append(layer.every_token * (count * load.batch))
+            common.append(layer.every_token * (count * load.batch))
             kept.append(layer.every_token * count)
             size = count * value * layer.cache.values * layer.cache.positions(load.context)
             caches[layer.cache.heads] = caches.get(layer.cache.heads, 0.0) + size
         if routed and layer.experts:
             read.append(layer.routed(load.batch) * count)
-            used.append(layer.expert * (layer.active * load.batch * count))
+            chosen.append(layer.expert * (layer.active * load.batch * count))
             kept.append(layer.expert * (layer.experts * count))
     return Demand(
         weights=summed(read),
         shared=summed(layer.mlp * count for layer, count in counts if layer.experts and resident),
-        used=summed(used),
+        common=summed(common),
+        routed=summed(chosen),
         kept=summed(kept),
         cache=tuple(caches.items()),
         attended=sum(

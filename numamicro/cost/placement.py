@@ -44,6 +44,8 @@ class Engine:
         Whether the logits go to the host to choose a token; else only the token does.
     prefill_chunk : int
         Tokens of a prompt that go through the layers together.
+    experts_singly : bool
+        Whether on the CPUs each token of a prompt goes through its experts by itself, as if decoded.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Engine:
     streams: bool = False
     host_samples: bool = False
     prefill_chunk: int = 512
+    experts_singly: bool = False
 
     def meetings(self, layers: int, dense: int, sparse: int, summed: int) -> int:
         """Give the barriers of so many attentions, dense MLPs and sets of routed experts."""
@@ -71,7 +74,7 @@ class Engine:
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
-        Engine("llama.cpp", overlap=False, streams=True, host_samples=True),
+        Engine("llama.cpp", overlap=False, streams=True, host_samples=True, experts_singly=True),
         # Whole attentions and MLPs are one task for each thread.
         Engine(
             "ktransformers",

@@ -360,7 +360,8 @@ def _plus(one: Demand, other: Demand) -> Demand:
     return Demand(
         weights=one.weights + other.weights,
         shared=one.shared + other.shared,
-        used=one.used + other.used,
+        common=one.common + other.common,
+        routed=one.routed + other.routed,
         kept=one.kept + other.kept,
         cache=tuple(caches.items()),
         attended=one.attended + other.attended,

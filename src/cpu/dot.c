@@ -70,7 +70,15 @@ static void set_token(struct activations *x, uint64_t token) {
         x->scales[block] = UNIT;
         x->sums[block] = 0;
         for (int i = 0; i < BLOCK; i++)
-            x->sums[block] += x->quants[block * BLOCK + i];
+            x->sums[block] = (int16_t)(x->sums[block] + x->quants[block * BLOCK + i]);
+    }
+}
+
+static void interleave(struct activations *four) {
+    for (int column = 0; column < COLUMNS; column += CHUNK) {
+        int8_t *to = (int8_t *)together(four, column);
+        for (int token = 0; token < FOUR; token++)
+            memcpy(to + token * CHUNK, four[token].quants + column, CHUNK);
     }
 }
 
@@ -80,6 +88,8 @@ static struct activations *tokens_made(size_t count) {
         aligned_alloc(_Alignof(struct activations), count * sizeof *tokens);
     for (size_t i = 0; tokens && i < count; i++)
         set_token(&tokens[i], i);
+    for (size_t i = 0; tokens && i + FOUR <= count; i += FOUR)
+        interleave(&tokens[i]);
     return tokens;
 }
 
@@ -161,11 +171,11 @@ static double weight_at(const struct dot_format *format, const unsigned char *ro
         return (double)half_to_float(half) * (int8_t)from[block * Q8_0_BYTES + 2 + in];
     }
     from = rows + (row - lane) * format->row_bytes;
-    size_t nibble = in % 16 / 4 * 32 + lane * 4 + in % 4;
+    size_t nibble = in / CHUNK * CHUNK * LANES + lane * CHUNK + in % CHUNK;
     if (strcmp(name, "Q4_0") == 0) {
         from += block * Q4_0_BYTES;
         memcpy(&half, from + lane * sizeof half, sizeof half);
-        int both = from[2 * LANES + nibble];
+        int both = from[2 * LANES + nibble % (BLOCK / 2 * LANES)];
         return (double)half_to_float(half) * ((in < 16 ? both & 15 : both >> 4) - 8);
     }
     size_t i = block % SUPER;
@@ -177,8 +187,8 @@ static double weight_at(const struct dot_format *format, const unsigned char *ro
     const unsigned char *scales = from + 4 * LANES, *minima = scales + SUPER * LANES;
     int packed = scales[i * LANES + lane], pair = minima[i / 2 * LANES + lane];
     int minimum = (i % 2 ? pair >> 4 : pair & 15) | packed >> 6 << 4;
-    int both = minima[SUPER / 2 * LANES + i * LANES * BLOCK / 2 + nibble];
-    return unit * (packed & 63) * (in < 16 ? both & 15 : both >> 4) - unit_of_minima * minimum;
+    int both = minima[SUPER / 2 * LANES + i / 2 * LANES * BLOCK + nibble];
+    return unit * (packed & 63) * (i % 2 ? both >> 4 : both & 15) - unit_of_minima * minimum;
 }
 
 /* ---- loops -------------------------------------------------------------------------------- */
@@ -257,11 +267,12 @@ static uint64_t check_slice(void *argument, size_t rank, size_t size) {
     format->vector(weights, job->tokens, results);
     for (size_t row = 0; row < format->rows; row++)
         wrong += differing(job, weights, row, 0, results[row]);
-    format->matrix(weights, job->tokens + 1, results);
+    const size_t first = format->tile_tokens;
+    format->matrix(weights, job->tokens + first, results);
     for (size_t token = 0; token < format->tile_tokens; token++) {
         for (size_t row = 0; row < format->tile_rows; row++)
-            wrong +=
-                differing(job, weights, row, token + 1, results[token * format->tile_rows + row]);
+            wrong += differing(job, weights, row, first + token,
+                               results[token * format->tile_rows + row]);
     }
     return wrong;
 }

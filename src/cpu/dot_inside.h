@@ -1,8 +1,8 @@
 /* What the dot_*.c files share: how weights lie, and one family of loops a file.
  *
  * The layouts are those that make the loops of today's engines: F16, BF16 and Q8_0 row by row,
- * Q4_0 and Q4_K with eight rows interleaved, so that a vector's lanes are rows and nothing has to
- * be added across them. Bytes and bits of every block are the format's own. */
+ * Q4_0 and Q4_K with eight rows interleaved by eight bytes, so that little has to be added across a
+ * vector's lanes. Bytes and bits of every block are the format's own. */
 #ifndef NUMAMICRO_DOT_INSIDE_H
 #define NUMAMICRO_DOT_INSIDE_H
 
@@ -14,6 +14,8 @@ enum {
     BLOCKS = COLUMNS / BLOCK,
     LANES = 8, /* rows that are interleaved, and floats of a vector */
     SUPER = 8, /* blocks that share the scale of their scales in Q4_K */
+    CHUNK = 8, /* bytes of a row, or of a token, that lie together where several are interleaved */
+    FOUR = 4,  /* tokens that are interleaved */
     TOKENS = 48,
 };
 
@@ -29,10 +31,28 @@ enum {
 struct activations {
     _Alignas(64) int8_t quants[COLUMNS];
     float scales[BLOCKS];
-    int32_t sums[BLOCKS]; /* of the quants */
+    int16_t sums[BLOCKS]; /* of the quants */
     uint16_t halves[COLUMNS];
     uint16_t brains[COLUMNS];
+    /* A quarter of the columns of four tokens, interleaved: the first token's struct has the first.
+     */
+    _Alignas(64) int8_t together[COLUMNS];
 };
+
+/* Where a column of four tokens, and the next seven, lie interleaved. */
+static inline const int8_t *together(const struct activations *four, int column) {
+    enum { QUARTER = COLUMNS / FOUR };
+    return four[column / QUARTER].together + column % QUARTER * FOUR;
+}
+
+/* The lanes of one vector, or of two, in another order; the second's lanes count on. */
+#ifdef __clang__
+#define LANES_OF(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
+#define LANES_OF_BOTH(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define LANES_OF(a, ...) __builtin_shuffle(a, (ints){__VA_ARGS__})
+#define LANES_OF_BOTH(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
+#endif
 
 /* The products of `rows` rows with `tokens` tokens; results by token, then row. */
 typedef void dot_tile(const unsigned char *weights, const struct activations *tokens,

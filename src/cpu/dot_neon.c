@@ -12,6 +12,7 @@
 
 typedef float floats __attribute__((vector_size(32)));
 typedef int32_t ints __attribute__((vector_size(32)));
+typedef int64_t longs __attribute__((vector_size(32)));
 typedef uint16_t words __attribute__((vector_size(32)));
 typedef int8_t bytes __attribute__((vector_size(32)));
 
@@ -73,6 +74,7 @@ PRIMITIVE floats fused(floats a, floats b, floats sum) {
 }
 
 #define HALF(half) half_to_float(half)
+#define FOUR_BITS "dot_four_bits.h"
 
 #include "dot_passes.h"
 

@@ -7,7 +7,8 @@
  *   ints widened(const unsigned char *)              eight bytes, each in a lane
  *   floats halves(const uint16_t *), floats brains(const uint16_t *)   eight 16-bit floats
  *   void store_halves(uint16_t *, floats)            the other way
- *   floats fused(floats a, floats b, floats sum)     a * b + sum */
+ *   floats fused(floats a, floats b, floats sum)     a * b + sum
+ * and FOUR_BITS, the file with the loops of four bits. */
 #include <math.h>
 #include <string.h>
 
@@ -119,99 +120,23 @@ static TARGET void q8_0_matrix(const unsigned char *w, const struct activations 
 
 /* ---- four bits, eight rows interleaved ---------------------------------------------------- */
 
-/* Four columns of a token in every lane. */
-INLINE bytes four_columns(const struct activations *x, int column) {
-    int32_t four;
-    memcpy(&four, x->quants + column, sizeof four);
-    return (bytes)all_ints(four);
+/* Of a super-block of Q4_K behind its two rows of halves: 8 bytes for each block's scales (6 bits,
+ * and 2 of its minimum's), then 8 for each pair of blocks (4 bits of a minimum each), then quants.
+ */
+INLINE void q4_k_scales(const unsigned char *super, int block, ints *scale, ints *minimum) {
+    const unsigned char *scales = super + 4 * LANES, *minima = scales + SUPER * LANES;
+    ints packed = widened(scales + block * LANES), pair = widened(minima + block / 2 * LANES);
+    *scale = packed & 63;
+    *minimum = (pair >> block % 2 * 4 & 15) | packed >> 6 << 4;
 }
 
-/* A block's products before its scales: 128 bytes hold 4 columns of 8 rows in each 32, those of
- * the first half in the low nibbles. */
-INLINE void four_bit_products(const unsigned char *quants, const struct activations *x, int block,
-                              int tokens, ints *sums) {
-#pragma GCC unroll 4
-    for (int quarter = 0; quarter < 4; quarter++) {
-        bytes both = load_bytes(quants + quarter * 32);
-        bytes low = both & (bytes)all_ints(0x0f0f0f0f);
-        bytes high = (bytes)((words)both >> 4) & (bytes)all_ints(0x0f0f0f0f);
-        int column = block * BLOCK + quarter * 4;
-#pragma GCC unroll 4
-        for (int token = 0; token < tokens; token++) {
-            sums[token] = products(sums[token], low, four_columns(x + token, column));
-            sums[token] = products(sums[token], high, four_columns(x + token, column + BLOCK / 2));
-        }
-    }
+/* Those of a pair of blocks: the first in low nibbles, the second in high ones. */
+INLINE const unsigned char *q4_k_quants(const unsigned char *super, int block) {
+    return super + (4 + SUPER + SUPER / 2) * LANES + block * LANES * BLOCK / 2;
 }
 
-INLINE void q4_0_tile(const unsigned char *weights, const struct activations *x, float *results,
-                      int tokens) {
-    floats sums[4] = {{0}};
-    for (int block = 0; block < BLOCKS; block++) {
-        const unsigned char *from = weights + block * Q4_0_BYTES;
-        floats scales = halves((const uint16_t *)from);
-        ints counts[4] = {{0}};
-        four_bit_products(from + 2 * LANES, x, block, tokens, counts);
-#pragma GCC unroll 4
-        for (int token = 0; token < tokens; token++) {
-            /* A quant of 8 stands for 0. */
-            floats value = to_floats(counts[token] - all_ints(8 * x[token].sums[block]));
-            sums[token] = fused(scales * all(x[token].scales[block]), value, sums[token]);
-        }
-    }
-    memcpy(results, sums, (size_t)tokens * sizeof *sums);
-}
-
-static TARGET void q4_0_vector(const unsigned char *w, const struct activations *x, float *r) {
-    q4_0_tile(w, x, r, 1);
-}
-
-static TARGET void q4_0_matrix(const unsigned char *w, const struct activations *x, float *r) {
-    q4_0_tile(w, x, r, 4);
-}
-
-/* Behind the two rows of halves: 8 bytes for each block's scales (6 bits, and 2 of its minimum's),
- * then 8 for each pair of blocks (4 bits of a minimum each). */
-INLINE void q4_k_tile(const unsigned char *weights, const struct activations *x, float *results,
-                      int tokens) {
-    floats sums[4] = {{0}};
-    for (int super = 0; super < BLOCKS / SUPER; super++) {
-        const unsigned char *from = weights + super * Q4_K_BYTES;
-        const unsigned char *scales = from + 4 * LANES, *minima = scales + SUPER * LANES;
-        const unsigned char *quants = minima + SUPER / 2 * LANES;
-        ints total[4] = {{0}}, least[4] = {{0}};
-        for (int i = 0; i < SUPER; i++) {
-            int block = super * SUPER + i;
-            ints packed = widened(scales + i * LANES);
-            ints pair = widened(minima + i / 2 * LANES);
-            ints scale = packed & 63, minimum = (pair >> i % 2 * 4 & 15) | packed >> 6 << 4;
-            ints counts[4] = {{0}};
-            four_bit_products(quants + i * LANES * BLOCK / 2, x, block, tokens, counts);
-#pragma GCC unroll 4
-            for (int token = 0; token < tokens; token++) {
-                total[token] += counts[token] * scale;
-                least[token] += minimum * all_ints(x[token].sums[block]);
-            }
-        }
-        floats unit = halves((const uint16_t *)from),
-               unit_of_minima = halves((const uint16_t *)from + LANES);
-#pragma GCC unroll 4
-        for (int token = 0; token < tokens; token++) {
-            floats scale = all(x[token].scales[super * SUPER]);
-            sums[token] = fused(unit * scale, to_floats(total[token]), sums[token]);
-            sums[token] -= unit_of_minima * scale * to_floats(least[token]);
-        }
-    }
-    memcpy(results, sums, (size_t)tokens * sizeof *sums);
-}
-
-static TARGET void q4_k_vector(const unsigned char *w, const struct activations *x, float *r) {
-    q4_k_tile(w, x, r, 1);
-}
-
-static TARGET void q4_k_matrix(const unsigned char *w, const struct activations *x, float *r) {
-    q4_k_tile(w, x, r, 4);
-}
+/* How lanes are used is what engines differ in, by instruction set. */
+#include FOUR_BITS
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
@@ -257,9 +182,15 @@ static TARGET void attend_halves(const uint16_t *query, const uint16_t *keys,
 }
 
 static const struct dot_format formats[] = {
-    {{"F16", ISA}, 1, BLOCKS *HALF_BYTES, f16_vector, f16_matrix, 4, 3},
-    {{"BF16", ISA}, 1, BLOCKS *HALF_BYTES, bf16_vector, bf16_matrix, 4, 3},
-    {{"Q8_0", ISA}, 1, BLOCKS *Q8_0_BYTES, q8_0_vector, q8_0_matrix, 4, 2},
-    {{"Q4_0", ISA}, LANES, BLOCKS *Q4_0_BYTES / LANES, q4_0_vector, q4_0_matrix, LANES, 4},
-    {{"Q4_K", ISA}, LANES, BLOCKS / SUPER *Q4_K_BYTES / LANES, q4_k_vector, q4_k_matrix, LANES, 4},
+    {{"F16", ISA}, 1, (BLOCKS * HALF_BYTES), f16_vector, f16_matrix, 4, 3},
+    {{"BF16", ISA}, 1, (BLOCKS * HALF_BYTES), bf16_vector, bf16_matrix, 4, 3},
+    {{"Q8_0", ISA}, 1, (BLOCKS * Q8_0_BYTES), q8_0_vector, q8_0_matrix, 4, 2},
+    {{"Q4_0", ISA}, LANES, (BLOCKS * Q4_0_BYTES) / LANES, q4_0_vector, q4_0_matrix, LANES, 4},
+    {{"Q4_K", ISA},
+     LANES,
+     (BLOCKS / SUPER * Q4_K_BYTES) / LANES,
+     q4_k_vector,
+     q4_k_matrix,
+     LANES,
+     4},
 };

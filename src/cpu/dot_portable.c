@@ -11,6 +11,7 @@
 
 typedef float floats __attribute__((vector_size(32)));
 typedef int32_t ints __attribute__((vector_size(32)));
+typedef int64_t longs __attribute__((vector_size(32)));
 typedef uint16_t words __attribute__((vector_size(32)));
 typedef int8_t bytes __attribute__((vector_size(32)));
 
@@ -61,6 +62,7 @@ PRIMITIVE void store_halves(uint16_t *to, floats value) {
 PRIMITIVE floats fused(floats a, floats b, floats sum) { return a * b + sum; }
 
 #define HALF(half) half_to_float(half)
+#define FOUR_BITS "dot_four_bits.h"
 
 #include "dot_passes.h"
 

@@ -3,10 +3,12 @@
 #include "dot_inside.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 typedef float floats __attribute__((vector_size(32)));
 typedef int32_t ints __attribute__((vector_size(32)));
 typedef uint16_t words __attribute__((vector_size(32)));
+typedef int16_t shorts __attribute__((vector_size(32)));
 typedef int8_t bytes __attribute__((vector_size(32)));
 
 #define PRIMITIVE static inline TARGET __attribute__((always_inline))
@@ -43,3 +45,21 @@ PRIMITIVE floats fused(floats a, floats b, floats sum) {
 }
 
 #define HALF(half) _cvtsh_ss(half)
+#define FOUR_BITS "dot_four_bits_x86.h"
+
+/* Products of unsigned and signed bytes, two neighbours in each 16 bits. */
+PRIMITIVE shorts pairs(bytes plain, bytes with_sign) {
+    return (shorts)_mm256_maddubs_epi16((__m256i)plain, (__m256i)with_sign);
+}
+
+/* Products of 16 bits, two neighbours in each lane. */
+PRIMITIVE ints joined(shorts a, shorts b) {
+    return (ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+}
+
+/* The sums of a block and of the next, in every lane. */
+PRIMITIVE shorts two_sums(const struct activations *x, int block) {
+    int32_t two;
+    memcpy(&two, x->sums + block, sizeof two);
+    return (shorts)_mm256_set1_epi32(two);
+}

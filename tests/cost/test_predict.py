@@ -223,6 +223,19 @@ def test_a_prompt_is_products_and_the_square_of_its_tokens() -> None:
     assert cost.first_token.seconds > cost.prefill.seconds
 
 
+def test_llama_takes_each_token_of_a_prompt_through_its_experts_by_itself() -> None:
+    sparse = small_model(**SPARSE)
+    placement = Placement(threads=((0, 8),), memory=(0,))
+    as_matrix, singly = (predictor(rig(), sparse, Load(prompt=64)) for _ in range(2))
+    singly.engine = replace(PLAIN, experts_singly=True)
+    routed = [layer.expert * (layer.active * 64) for layer in sparse.layers]
+    saved = sum(2 * each.parameters for each in routed) / (8 * 20 * 10e9)
+    taken = sum(each.bytes for each in routed) / (8 * 10e9)
+    terms = [each.cost(placement).prefill for each in (as_matrix, singly)]
+    assert all(isinstance(term, Term) for term in terms)
+    assert terms[1].seconds - terms[0].seconds == pytest.approx(taken - saved)
+
+
 def test_llama_streams_experts_to_the_gpu_for_a_prompt() -> None:
     sparse = small_model(**SPARSE)
     placement = Placement(stages=((0,),), cpu_experts=(0, 1), threads=((0, 8),), memory=(0,))
