@@ -226,11 +226,12 @@ def test_a_prompt_is_products_and_the_square_of_its_tokens() -> None:
 def test_llama_takes_each_token_of_a_prompt_through_its_experts_by_itself() -> None:
     sparse = small_model(**SPARSE)
     placement = Placement(threads=((0, 8),), memory=(0,))
-    as_matrix, singly = (predictor(rig(), sparse, Load(prompt=64)) for _ in range(2))
+    slow = rig(dot=1e9)  # so that the arithmetic binds either way
+    as_matrix, singly = (predictor(slow, sparse, Load(prompt=64)) for _ in range(2))
     singly.engine = replace(PLAIN, experts_singly=True)
     routed = [layer.expert * (layer.active * 64) for layer in sparse.layers]
-    saved = sum(2 * each.parameters for each in routed) / (8 * 20 * 10e9)
-    taken = sum(each.bytes for each in routed) / (8 * 10e9)
+    saved = sum(2 * each.parameters for each in routed) / (8 * 20 * 1e9)
+    taken = sum(each.bytes for each in routed) / (8 * 1e9)
     terms = [each.cost(placement).prefill for each in (as_matrix, singly)]
     assert all(isinstance(term, Term) for term in terms)
     assert terms[1].seconds - terms[0].seconds == pytest.approx(taken - saved)
