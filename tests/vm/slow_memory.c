@@ -21,7 +21,7 @@ struct qemu_info;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_hwaddr;
-enum { QEMU_PLUGIN_CB_NO_REGS = 0, QEMU_PLUGIN_MEM_R = 1 };
+enum { QEMU_PLUGIN_CB_NO_REGS = 0, QEMU_PLUGIN_MEM_RW = 3 };
 typedef void translated(qemu_plugin_id_t, struct qemu_plugin_tb *);
 typedef void accessed(unsigned cpu, qemu_plugin_meminfo_t, uint64_t address, void *);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, translated *);
@@ -31,6 +31,7 @@ size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
 struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t, uint64_t address);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
 uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
 
@@ -73,6 +74,8 @@ static bool misses(struct cache *cache, uint64_t line) {
 
 static void load(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *nothing) {
     (void)nothing;
+    if (qemu_plugin_mem_is_store(info)) /* not left out below: QEMU 7.2 takes one for the other */
+        return;
     if (cpu >= cpu_count || !misses(&caches[cpu], address >> LINE_SHIFT))
         return;
     int64_t start = now_ns();
@@ -93,7 +96,7 @@ static void watch(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
         return;
     for (size_t i = 0; i < qemu_plugin_tb_n_insns(block); i++)
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(block, i), load,
-                                         QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_R, NULL);
+                                         QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
 }
 
 /* Gives the next value of a list and moves behind the separator. */

@@ -7,21 +7,23 @@ from pathlib import Path
 
 from numamicro import _cpu
 from numamicro.matrix import State
-from tests.vm.door.numa_maps import mapping_of, read_mappings
-from tests.vm.inside.policies import ARENA, census, team_of, touched
+from tests.vm.inside.policies import ARENA, team_of, told_by_numa_maps, touched
 from tests.vm.inside.scene import BUFFER, ROUTES, SIZE, matrix, route
 
 BALANCING = Path("/sys/kernel/debug/sched/numa_balancing")
 
 
 def read_until_moved(row: int, arena: _cpu.Arena, seconds: float) -> dict[int, int]:
-    """Read by a node's CPU until there are pages on its node, and give where the pages are."""
+    """Read by a node's CPU until there are pages on its node, and give where the pages are.
+
+    Asked of numa_maps: move_pages does not name a page while AutoNUMA waits to see it touched.
+    """
     loop = next(name for name, *_, written, _ in _cpu.kernels() if written == 0)
     end = time.monotonic() + seconds
     with team_of(row) as team:
-        while row not in census(arena) and time.monotonic() < end:
+        while row not in told_by_numa_maps(arena) and time.monotonic() < end:
             _cpu.read(team, arena, ARENA, loop, 20)
-    return census(arena)
+    return told_by_numa_maps(arena)
 
 
 def test_unbound_memory_moves_to_its_reader_and_bound_memory_stays() -> None:
@@ -30,7 +32,7 @@ def test_unbound_memory_moves_to_its_reader_and_bound_memory_stays() -> None:
         (BALANCING / name).write_text("10")
     start = time.monotonic()
     with touched(0) as unbound:
-        assert mapping_of(unbound.address, read_mappings()).held == {0: ARENA}
+        assert told_by_numa_maps(unbound) == {0: ARENA}
         assert read_until_moved(1, unbound, 60.0).get(1, 0) > 0
     moved_after = time.monotonic() - start
     with touched(0, policy="bind", nodes=[0]) as bound:

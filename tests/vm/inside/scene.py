@@ -20,6 +20,7 @@ from numamicro.file import read_matrix
 from numamicro.matrix import State
 from numamicro.topology import discover
 from numamicro.wishes import Wishes
+from numamicro.worker import handle
 from tests.vm.topologies import TOPOLOGIES
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def matrix(
         patch.dict(os.environ, door),
         patch.object(Wishes, "budget", BUDGET),
         patch.object(measure, "Runner", patient),
+        patch.object(handle, "END_SECONDS", DEADLINE),
     ):
         done = numamicro("matrix", *wishes, *named, *options, "-o", str(file))
     lines = record.read_text().splitlines() if record.exists() else []
