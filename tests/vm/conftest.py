@@ -35,8 +35,10 @@ def pytest_terminal_summary(
     if not lines:
         return
     terminalreporter.section("guests")
-    for line in [*lines, f"loops that no guest ran: {', '.join(_not_run(config.stash[_loops]))}"]:
+    for line in lines:
         terminalreporter.line(line)
+    if loops := config.stash[_loops]:
+        terminalreporter.line(f"loops that no guest ran: {', '.join(_not_run(loops))}")
 
 
 def _not_run(loops: set[str]) -> list[str]:
