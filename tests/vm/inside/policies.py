@@ -13,7 +13,18 @@ from numamicro import _cpu
 from numamicro.case import Place
 from numamicro.topology import discover
 from tests.vm.door.numa_maps import mapping_of, read_mappings
-from tests.vm.inside.scene import MACHINE, MIB, NODES, PAGE, SHARE, TOPOLOGY, counted, home
+from tests.vm.inside.scene import (
+    COLUMNS,
+    MACHINE,
+    MIB,
+    NODES,
+    PAGE,
+    ROWS,
+    SHARE,
+    TOPOLOGY,
+    counted,
+    home,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +52,8 @@ def told_by_numa_maps(arena: _cpu.Arena) -> dict[int, int]:
     return mapping_of(arena.address, read_mappings()).held
 
 
-@pytest.mark.parametrize("column", TOPOLOGY.columns)
-@pytest.mark.parametrize("row", TOPOLOGY.rows)
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("row", ROWS)
 def test_bound_memory_is_on_its_node_by_three_accounts(row: int, column: int) -> None:
     before = counted(f"{NODES}/node{column}/numastat", "numa_hit")
     with touched(row, policy="bind", nodes=[column]) as arena:
