@@ -1,8 +1,8 @@
 """llama.cpp as a process that is asked for times: one line of JSON in, one out.
 
-``python -m bench.llama_engine MODEL THREADS DEPTH`` loads a model without mapping its file, fills the
-cache to DEPTH, and then answers ``{"decode": N}`` with the seconds of N tokens one by one, and
-``{"prefill": N}`` with the seconds of a prompt of N tokens. Needs `llama-cpp-python`, whose low-level
+``python -m bench.llama_engine MODEL DEPTH`` loads a model without mapping its file, fills the cache to
+DEPTH, and then answers ``{"what": "decode", "count": N, "threads": T}`` with the seconds of N tokens
+one by one, and ``"prefill"`` with those of a prompt of N tokens. Needs `llama-cpp-python`, whose low-level
 interface it uses.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -21,7 +22,7 @@ SPARE = 1024
 class Engine:
     """One model in one context."""
 
-    def __init__(self, path: str, threads: int, depth: int) -> None:
+    def __init__(self, path: str, depth: int) -> None:
         import llama_cpp
 
         self.api: Any = llama_cpp
@@ -39,12 +40,16 @@ class Engine:
         wishes = llama_cpp.llama_context_default_params()
         wishes.n_ctx = depth + SPARE
         wishes.n_batch = wishes.n_ubatch = BATCH
-        wishes.n_threads = wishes.n_threads_batch = threads
+        wishes.n_threads = wishes.n_threads_batch = len(os.sched_getaffinity(0))
         self.context = llama_cpp.llama_init_from_model(self.model, wishes)
         self.memory = llama_cpp.llama_get_memory(self.context)
         vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.tokens = llama_cpp.llama_vocab_n_tokens(vocabulary)
         self._take(depth)
+
+    def use(self, threads: int) -> None:
+        """Compute with so many threads from now on."""
+        self.api.llama_set_n_threads(self.context, threads, threads)
 
     def decode(self, count: int) -> list[float]:
         """Give the seconds of so many tokens, each after the other, from the depth on."""
@@ -89,13 +94,15 @@ def _without_mapping(api: Any, loading: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     """Answer until standard input ends."""
-    path, threads, depth = arguments
-    engine = Engine(path, int(threads), int(depth))
+    path, depth = arguments
+    engine = Engine(path, int(depth))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        ((kind, count),) = json.loads(line).items()
-        seconds = engine.decode(count) if kind == "decode" else engine.prefill(count)
-        print(json.dumps({"seconds": seconds}), flush=True)
+        asked = json.loads(line)
+        engine.use(asked["threads"])
+        take = {"decode": engine.decode, "prefill": engine.prefill}[asked["what"]]
+        seconds = take(asked["count"])
+        print(json.dumps({"seconds": seconds, "cpu": time.process_time()}), flush=True)
     return 0
 
 

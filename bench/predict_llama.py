@@ -1,8 +1,8 @@
 """The cost model against llama.cpp on this machine: ``python -m bench.predict_llama``.
 
-Models of random weights are decoded by llama.cpp; in turns with it the cells are measured that the
-prediction needs, each in numamicro's own worker. A round's ratio is that of its own turns: measured
-over predicted seconds. Nothing is fitted: what stands between cells and seconds is counted in the
+Models of random weights are decoded by llama.cpp; in turns with it, in an order that changes, the
+cells are measured that the predictions need, each in numamicro's own worker. A round's ratio is that
+of its own turns: measured over predicted seconds. Nothing is fitted: what stands between cells and seconds is counted in the
 engine's graph or measured by a probe.
 
 Needs `gguf` and `llama-cpp-python` (from its sdist, so that it is built for this CPU).
@@ -68,18 +68,26 @@ DEADLINE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """One model in one format at one depth with so many threads."""
+class Loaded:
+    """One model in one format at one depth."""
 
     shape: str
     kind: str
     depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What it is asked: tokens or a prompt, with so many threads."""
+
+    loaded: Loaded
+    what: str
     threads: int
 
     @property
     def name(self) -> str:
         """What it is called in tables."""
-        return f"{self.shape} {self.kind} depth {self.depth} {self.threads}T"
+        return f"{self.loaded.shape} {self.loaded.kind} depth {self.loaded.depth} {self.threads}T"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ class Turn:
     terms : mapping of str to float
         What the prediction is made of, seconds by name.
     foreign : float
-        Share of the CPUs' time that other programs used meanwhile.
+        Share of the CPUs' time that other programs used meanwhile, in the round.
     """
 
     measured: float
@@ -105,7 +113,6 @@ class Result:
     """All rounds of a contest."""
 
     contest: Contest
-    what: str
     turns: tuple[Turn, ...]
 
     @property
@@ -122,24 +129,26 @@ class Result:
 class Llama:
     """llama.cpp in a process of its own."""
 
-    def __init__(self, model: Path, contest: Contest) -> None:
-        command = [sys.executable, "-m", "bench.llama_engine", str(model)]
+    def __init__(self, model: Path, depth: int) -> None:
+        self.cpu = 0.0
         self._child = subprocess.Popen(
-            [*command, str(contest.threads), str(contest.depth)],
+            [sys.executable, "-m", "bench.llama_engine", str(model), str(depth)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=None,
         )
         self._answer()
 
-    def ask(self, what: str, count: int) -> list[float]:
-        """Give the seconds of so many tokens, or of a prompt of so many."""
+    def ask(self, contest: Contest) -> float:
+        """Give the seconds of a token in the middle, or of a prompt."""
+        count = TOKENS if contest.what == "decode" else PROMPT
+        question = {"what": contest.what, "count": count, "threads": contest.threads}
         assert self._child.stdin is not None
-        self._child.stdin.write(json.dumps({what: count}) + "\n")
+        self._child.stdin.write(json.dumps(question) + "\n")
         self._child.stdin.flush()
-        seconds: list[float] = self._answer()["seconds"]
-        return seconds
+        answer = self._answer()
+        self.cpu = answer["cpu"]
+        return median(answer["seconds"])
 
     def _answer(self) -> dict[str, Any]:
         assert self._child.stdout is not None
@@ -158,25 +167,23 @@ class Llama:
         self._child.wait()
 
 
-def cases(contest: Contest, what: str) -> Iterator[Case]:
+def cases(contest: Contest) -> Iterator[Case]:
     """Give the cells that a prediction of the contest needs, those of the format alone."""
-    home, threads = Route(node(0), node(0)), contest.threads
+    home, threads, kind = Route(node(0), node(0)), contest.threads, contest.loaded.kind
     memory: dict[str, Param] = {"bytes": BUFFER, "pages": "auto", "threads": threads}
     cached: dict[str, Param] = {**memory, "bytes": CACHED_BYTES * threads}
     yield Case.of("bandwidth", "read", home, variant="4-stream", **memory)
-    yield Case.of(
-        "dot-stream", "vector", home, format=contest.kind, **memory | {"pages": engine_pages()}
-    )
+    yield Case.of("dot-stream", "vector", home, format=kind, **memory | {"pages": engine_pages()})
     # Norms are in 32 bits, scores of the attention in 16: small, and not to be assumed.
-    for kind in sorted({contest.kind, "F16"}):
-        yield Case.of("dot", "vector", home, format=kind, **cached)
-        if what == "prefill":
-            yield Case.of("gemm", "matrix", home, format=kind, **cached)
+    for name in sorted({kind, "F16"}):
+        yield Case.of("dot", "vector", home, format=name, **cached)
+        if contest.what == "prefill":
+            yield Case.of("gemm", "matrix", home, format=name, **cached)
     if threads > 1:
         yield Case.of("barrier", "wait", home, team=threads)
-    for kind, values in VALUES.items():
-        yield Case.of("step", "value", home, kind=kind, values=values)
-    if contest.depth:
+    for step, values in VALUES.items():
+        yield Case.of("step", "value", home, kind=step, values=values)
+    if contest.loaded.depth:
         cache = memory | {"bytes": LAYERS * LAYER_BYTES * threads, "pages": engine_pages()}
         yield Case.of("attention", "decode", home, format="F16", **cache)
 
@@ -214,13 +221,14 @@ class Cells:
         self._worker.close()
 
 
-def predicted(matrix: CostMatrix, model: ModelSpec, contest: Contest, what: str) -> Term:
+def predicted(matrix: CostMatrix, model: ModelSpec, contest: Contest) -> Term:
     """Predict a token, or a prompt, from one round's cells."""
-    load = Load(context=max(contest.depth + TOKENS // 2, 1), prompt=PROMPT)
-    rates = Rates(matrix, assume=not contest.depth)  # without depth the attention is nothing
+    depth = contest.loaded.depth
+    load = Load(context=max(depth + TOKENS // 2, 1), prompt=PROMPT)
+    rates = Rates(matrix, assume=not depth)  # without depth the attention is nothing
     predictor = Predictor(model, load, engine("llama.cpp"), rates, ignore_capacity=True)
     placement = Placement(threads=((0, contest.threads),), memory=(0,))
-    if what == "decode":
+    if contest.what == "decode":
         return predictor.decode(placement)
     term = predictor.first_token(placement)
     if isinstance(term, str):
@@ -229,29 +237,40 @@ def predicted(matrix: CostMatrix, model: ModelSpec, contest: Contest, what: str)
 
 
 def rounds(
-    contest: Contest, what: str, model: Path, cells: Cells, count: int, rng: random.Random
-) -> Result:
-    """Take turns: the engine and the cells, in an order that changes."""
-    spec, wanted = read_gguf(model), [*cases(contest, what)]
-    llama = Llama(model, contest)
-    amount = TOKENS if what == "decode" else PROMPT
-    turns = []
+    loaded: Loaded,
+    contests: Sequence[Contest],
+    model: Path,
+    cells: Cells,
+    count: int,
+    rng: random.Random,
+) -> list[Result]:
+    """Take turns: the engine for each contest, and the cells for all of them."""
+    spec = read_gguf(model)
+    wanted = list(dict.fromkeys(case for contest in contests for case in cases(contest)))
+    turns: dict[Contest, list[Turn]] = {contest: [] for contest in contests}
+    llama = Llama(model, loaded.depth)
     try:
-        llama.ask(what, amount)  # the first turn wakes everything up
+        for contest in contests:  # the first turn wakes everything up
+            llama.ask(contest)
         cells.measure(wanted)
         for _ in range(count):
-            before = Used.now()
-            first = rng.random() < 0.5
-            seconds = llama.ask(what, amount) if first else []
-            matrix = cells.measure(wanted)
-            seconds = seconds or llama.ask(what, amount)
-            term = predicted(matrix, spec, contest, what)
-            terms = {part.name: part.seconds for part in _flat(term)}
-            foreign, _ = Used.now().since(before)
-            turns.append(Turn(median(seconds), term.seconds, terms, foreign))
+            before, used_before = Used.now(), llama.cpu
+            order: list[Contest | None] = [*contests, None]
+            rng.shuffle(order)
+            measured = {}
+            for turn in order:
+                if turn:
+                    measured[turn] = llama.ask(turn)
+                else:
+                    matrix = cells.measure(wanted)
+            foreign = Used.now().since(before, also=llama.cpu - used_before)[0]
+            for contest, seconds in measured.items():
+                term = predicted(matrix, spec, contest)
+                terms = {part.name: part.seconds for part in _flat(term)}
+                turns[contest].append(Turn(seconds, term.seconds, terms, foreign))
     finally:
         llama.close()
-    return Result(contest, what, tuple(turns))
+    return [Result(contest, tuple(turns[contest])) for contest in contests]
 
 
 def _flat(term: Term) -> Iterator[Term]:
@@ -261,20 +280,28 @@ def _flat(term: Term) -> Iterator[Term]:
             yield from _flat(part)
 
 
-def contests(asked: argparse.Namespace) -> list[Contest]:
-    """Give those that the options let through, the small models first."""
+def models(asked: argparse.Namespace) -> list[Loaded]:
+    """Give those that the options let through, the small ones first."""
     return [
-        Contest(shape, kind, depth, threads)
+        Loaded(shape, kind, depth)
         for shape in SHAPES
         for kind in FORMATS
         for depth in DEPTHS
-        for threads in (1, 2)
         if shape in asked.shapes
         and kind in asked.formats
         and depth in asked.depths
-        and threads in asked.threads
         and depth <= MOST_DEPTH[shape]
         and (shape != "3B" or kind in ("Q8_0", "Q4_K"))
+    ]
+
+
+def contests(loaded: Loaded, asked: argparse.Namespace) -> list[Contest]:
+    """Give what a model is asked; a prompt only where nothing stands before it."""
+    return [
+        Contest(loaded, what, threads)
+        for what in asked.what
+        for threads in asked.threads
+        if what == "decode" or not loaded.depth
     ]
 
 
@@ -288,7 +315,7 @@ def row(result: Result) -> str:
     foreign = median([turn.foreign for turn in result.turns])
     low, high = result.interval or (float("nan"), float("nan"))
     return (
-        f"{result.what:7} {result.contest.name:30} {measured * 1e3:9.2f} ms {guess * 1e3:9.2f} ms  "
+        f"{result.contest.what:7} {result.contest.name:30} {measured * 1e3:9.2f} ms {guess * 1e3:9.2f} ms  "
         f"{result.ratio:5.2f} [{low:.2f}, {high:.2f}]  others used {foreign:.0%}"
     )
 
@@ -296,7 +323,7 @@ def row(result: Result) -> str:
 def summary(results: Sequence[Result]) -> Iterator[str]:
     """Give the mean and the worst error of each kind."""
     for what, bound in (("decode", "10 %, none above 25 %"), ("prefill", "20 %")):
-        errors = [abs(result.ratio - 1) for result in results if result.what == what]
+        errors = [abs(result.ratio - 1) for result in results if result.contest.what == what]
         if errors:
             yield (
                 f"{what}: {len(errors)} cases, mean error {mean(errors):.1%}, worst "
@@ -317,8 +344,7 @@ def _keep(name: str, results: Sequence[Result], machine: Machine, lines: Sequenc
         "machine": describe(machine),
         "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
         "results": [
-            asdict(result.contest)
-            | {"what": result.what, "turns": [asdict(turn) for turn in result.turns]}
+            asdict(result.contest) | {"turns": [asdict(turn) for turn in result.turns]}
             for result in results
         ],
     }
@@ -359,17 +385,15 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as made:
         folder: Path = asked.models or Path(made)
         cells = Cells(machine, asked.seed)
-        results = []
+        results: list[Result] = []
         try:
-            for contest in contests(asked):
-                model = folder / f"{contest.shape}-{contest.kind}.gguf"
+            for loaded in models(asked):
+                model = folder / f"{loaded.shape}-{loaded.kind}.gguf"
                 if not model.exists():
-                    write_model(model, SHAPES[contest.shape], contest.kind)
-                for what in asked.what:
-                    if what == "prefill" and contest.depth:
-                        continue
-                    result = rounds(contest, what, model, cells, asked.rounds, rng)
-                    results.append(result)
+                    write_model(model, SHAPES[loaded.shape], loaded.kind)
+                taken = rounds(loaded, contests(loaded, asked), model, cells, asked.rounds, rng)
+                results += taken
+                for result in taken:
                     print(row(result), flush=True)
                     if asked.terms:
                         print(f"        {_terms(result)}", flush=True)

@@ -37,10 +37,13 @@ class Used:
         own = sum(usage.ru_utime + usage.ru_stime for usage in both)
         return cls(time.monotonic(), own, user + nice + system + irq + softirq, stolen)
 
-    def since(self, before: Used) -> tuple[float, float]:
-        """Give the shares of all CPU time since `before`: used by other programs, and stolen."""
+    def since(self, before: Used, also: float = 0.0) -> tuple[float, float]:
+        """Give the shares of all CPU time since `before`: used by other programs, and stolen.
+
+        `also` are CPU seconds of a program that counts as our own.
+        """
         whole = (self.at - before.at) * (os.cpu_count() or 1)
-        foreign = (self.busy - before.busy) - (self.own - before.own)
+        foreign = (self.busy - before.busy) - (self.own - before.own) - also
         return max(foreign / whole, 0.0), (self.stolen - before.stolen) / whole
 
 
