@@ -193,32 +193,25 @@ def engine_pages() -> str:
     return "auto" if read_setting()["thp.enabled"] == "always" else "small"
 
 
-class Cells:
-    """Measures cells in one worker that lives as long as the bench: its pages stay touched."""
+def measured(wanted: Sequence[Case], machine: Machine, seed: int) -> CostMatrix:
+    """Give a matrix of these cells, measured now in a process of their own.
 
-    def __init__(self, machine: Machine, seed: int) -> None:
-        self.machine = machine
-        self._seed = seed
-        self._worker = Worker(Place("node", 0), machine, seed)
-        self._probes = {probe.name: probe for probe in PROBES}
-
-    def measure(self, wanted: Sequence[Case]) -> CostMatrix:
-        """Give a matrix of these cells, measured now."""
-        found = []
+    Not always in the same one: how its pages lie in the physical memory moves a process's rates by a
+    tenth for as long as it lives, and would move all ratios with it.
+    """
+    probes, found = {probe.name: probe for probe in PROBES}, []
+    worker = Worker(Place("node", 0), machine, seed)
+    try:
         for case in wanted:
-            probe = self._probes[case.probe]
-            (run,) = self._worker.measure(probe, case, 0, SAMPLES, DEADLINE).values()
+            probe = probes[case.probe]
+            (run,) = worker.measure(probe, case, 0, SAMPLES, DEADLINE).values()
             if run.state is not State.OK:
                 raise NumamicroError(f"{case.key} is {run.state}: {run.reason and run.reason.text}")
             found.append(Measurement.of_runs(case, probe.unit, (run,)))
-        header = Header(
-            f"numamicro {__version__}", _now(), "measured", self.machine, setting=read_setting()
-        )
-        return CostMatrix(header, tuple(found))
-
-    def close(self) -> None:
-        """End the worker."""
-        self._worker.close()
+    finally:
+        worker.close()
+    header = Header(f"numamicro {__version__}", _now(), "measured", machine, setting=read_setting())
+    return CostMatrix(header, tuple(found))
 
 
 def predicted(matrix: CostMatrix, model: ModelSpec, contest: Contest) -> Term:
@@ -240,7 +233,7 @@ def rounds(
     loaded: Loaded,
     contests: Sequence[Contest],
     model: Path,
-    cells: Cells,
+    machine: Machine,
     count: int,
     rng: random.Random,
 ) -> list[Result]:
@@ -252,19 +245,18 @@ def rounds(
     try:
         for contest in contests:  # the first turn wakes everything up
             llama.ask(contest)
-        cells.measure(wanted)
         for _ in range(count):
             before, used_before = Used.now(), llama.cpu
             order: list[Contest | None] = [*contests, None]
             rng.shuffle(order)
-            measured = {}
+            taken = {}
             for turn in order:
                 if turn:
-                    measured[turn] = llama.ask(turn)
+                    taken[turn] = llama.ask(turn)
                 else:
-                    matrix = cells.measure(wanted)
+                    matrix = measured(wanted, machine, rng.getrandbits(32))
             foreign = Used.now().since(before, also=llama.cpu - used_before)[0]
-            for contest, seconds in measured.items():
+            for contest, seconds in taken.items():
                 term = predicted(matrix, spec, contest)
                 terms = {part.name: part.seconds for part in _flat(term)}
                 turns[contest].append(Turn(seconds, term.seconds, terms, foreign))
@@ -384,21 +376,17 @@ def main(arguments: Sequence[str]) -> int:
     machine, rng = discover(), random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as made:
         folder: Path = asked.models or Path(made)
-        cells = Cells(machine, asked.seed)
         results: list[Result] = []
-        try:
-            for loaded in models(asked):
-                model = folder / f"{loaded.shape}-{loaded.kind}.gguf"
-                if not model.exists():
-                    write_model(model, SHAPES[loaded.shape], loaded.kind)
-                taken = rounds(loaded, contests(loaded, asked), model, cells, asked.rounds, rng)
-                results += taken
-                for result in taken:
-                    print(row(result), flush=True)
-                    if asked.terms:
-                        print(f"        {_terms(result)}", flush=True)
-        finally:
-            cells.close()
+        for loaded in models(asked):
+            model = folder / f"{loaded.shape}-{loaded.kind}.gguf"
+            if not model.exists():
+                write_model(model, SHAPES[loaded.shape], loaded.kind)
+            taken = rounds(loaded, contests(loaded, asked), model, machine, asked.rounds, rng)
+            results += taken
+            for result in taken:
+                print(row(result), flush=True)
+                if asked.terms:
+                    print(f"        {_terms(result)}", flush=True)
     for line in summary(results):
         print(line)
     if asked.name:

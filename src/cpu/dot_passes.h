@@ -140,8 +140,13 @@ INLINE const unsigned char *q4_k_quants(const unsigned char *super, int block) {
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
+/* Loops over a head stay loops, as engines have them: unrolled, every load would keep one stride
+ * from position to position, which the prefetcher learns, and a cache would be read twice as fast.
+ */
+
 INLINE float dot_of_halves(const uint16_t *a, const uint16_t *b) {
     floats sums[4] = {{0}};
+#pragma GCC unroll 1
     for (int at = 0; at < HEAD; at += 4 * LANES) {
 #pragma GCC unroll 4
         for (int chain = 0; chain < 4; chain++) {
@@ -170,9 +175,12 @@ static TARGET void attend_halves(const uint16_t *query, const uint16_t *keys,
         } else {
             weight = expf(score - largest);
         }
-#pragma GCC unroll 16
-        for (int at = 0; at < HEAD; at += LANES)
-            store_halves(sum + at, fused(halves(value + at), all(weight), halves(sum + at)));
+#pragma GCC unroll 1
+        for (int at = 0; at < HEAD; at += 4 * LANES) {
+#pragma GCC unroll 4
+            for (int i = at; i < at + 4 * LANES; i += LANES)
+                store_halves(sum + i, fused(halves(value + i), all(weight), halves(sum + i)));
+        }
         total = total * old + weight;
     }
     for (int at = 0; at < HEAD; at += LANES) {
