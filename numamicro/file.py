@@ -143,7 +143,17 @@ def write_matrix(matrix: CostMatrix, path: Path) -> None:
     NumamicroError
         It cannot be written (read-only folder, full disk).
     """
-    text = matrix_text(matrix)
+    write_text(matrix_text(matrix), path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text so that `path` holds either all of it or what it held before.
+
+    Raises
+    ------
+    NumamicroError
+        It cannot be written (read-only folder, full disk).
+    """
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             _write_through(path, text)  # a pipe or a device cannot be renamed over

@@ -44,6 +44,7 @@ LAYERS = (
     "compare",
     "report",
     "export",
+    "imports",
     "exit",
     "output",
     "commands",
@@ -139,7 +140,7 @@ def test_help_needs_neither_numpy_nor_the_kernels() -> None:
 
 def readers() -> list[str]:
     """Give the layers that work on a result file of any machine."""
-    names = ("cost", "compare", "report", "export")
+    names = ("cost", "compare", "report", "export", "imports")
     return [name for name in names if any(layer(dotted(path)) == name for path in MODULES)]
 
 

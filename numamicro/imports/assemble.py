@@ -1,0 +1,196 @@
+"""From what outputs tell to a matrix: one machine, one cell for each thing that was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from numamicro import __version__
+from numamicro.case import Case, Place, PlaceSet, Route, node
+from numamicro.finding import Finding, Severity
+from numamicro.matrix import CostMatrix, Header, Measurement, Run, Sample, State
+from numamicro.topology import Machine, NumaNode
+from numamicro.units import is_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numamicro.case import AnyPlace
+    from numamicro.imports.found import Found, Told
+
+_LONGEST = 200
+"""Characters of a source line that a cell keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """A file's name and what was found in it."""
+
+    name: str
+    found: Found
+
+
+def matrix_of(sources: Sequence[From], label: str | None = None) -> CostMatrix:
+    """Give the matrix of imported cells; the same thing told twice is two processes' of one cell."""
+    machine = _machine(sources)
+    beside = _beside(sources, machine)
+    runs: dict[Case, list[tuple[str, Run]]] = {}
+    for source in sources:
+        for told in source.found.told:
+            case = _case(told, machine, beside)
+            if case is not None:
+                found = runs.setdefault(case, [])
+                found.append((told.unit, _run(told, source, len(found))))
+    header = Header(
+        tool=f"numamicro {__version__}",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        origin="imported",
+        machine=machine,
+        label=label,
+        plan={"level": "imported"},
+    )
+    cells = (
+        Measurement.of_runs(case, found[0][0], tuple(run for _, run in found))
+        for case, found in runs.items()
+    )
+    return CostMatrix(header, tuple(cells))
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+
+def _run(told: Told, source: From, process: int) -> Run:
+    # A rate keeps its digits as bytes in one second, a time as the seconds of one operation.
+    rate = is_rate(told.unit)
+    sample = Sample(1.0, round(told.value)) if rate else Sample(told.value, 1)
+    return Run(
+        process,
+        () if told.wrong else (sample,),
+        state=State.WRONG if told.wrong else State.OK,
+        reason=told.wrong,
+        outcome={
+            "tool": source.found.tool,
+            "file": source.name,
+            "line": told.line,
+            "text": told.text.strip()[:_LONGEST],
+        },
+        warnings=(told.warning,) if told.warning else (),
+    )
+
+
+def _case(told: Told, machine: Machine, beside: dict[int, int]) -> Case | None:
+    """Give the case of a figure; None where nobody tells which node's memory took part."""
+    ends = [_end(told.source, told.target, beside), _end(told.target, told.source, beside)]
+    source, target = ends
+    if source is None or target is None:
+        return None
+    params = dict(told.params)
+    if told.team and isinstance(source, Place) and (threads := _team(told.team, source, machine)):
+        params["threads"] = threads
+    return Case.of(told.probe, told.operation, Route(source, target, mover=told.mover), **params)
+
+
+def _end(end: AnyPlace | None, other: AnyPlace | None, beside: dict[int, int]) -> AnyPlace | None:
+    if end is not None:
+        return end
+    index = other.id if isinstance(other, Place) else None
+    home = beside.get(index) if isinstance(index, int) else None
+    return None if home is None else node(home)
+
+
+def _team(team: str, source: Place, machine: Machine) -> int:
+    return machine.cores(source) if team == "cores" else len(machine.usable_cpus(source))
+
+
+# ---- machine -------------------------------------------------------------------------------------
+
+
+def _machine(sources: Sequence[From]) -> Machine:
+    """Put the machine together: CPUs from who tells most of them, and every node that is named."""
+    founds = [source.found for source in sources]
+    best = max(founds, key=lambda found: (bool(found.llcs), len(found.cpus)))
+    known = {each.id: each for found in reversed(founds) for each in found.nodes}
+    known |= {each.id: each for each in best.nodes}
+    ids = set(known) | _named(founds) or {0}
+    homes = {cpu.id: cpu.node for cpu in best.cpus}
+    machine = Machine(
+        architecture="unknown",
+        cpu_model=next((found.cpu_model for found in founds if found.cpu_model), None),
+        cpus=best.cpus,
+        nodes=tuple(
+            replace(
+                known.get(id, NumaNode(id)),
+                cpus=tuple(sorted(cpu for cpu, home in homes.items() if home == id)),
+            )
+            for id in sorted(ids)
+        ),
+        llcs=best.llcs,
+    )
+    return replace(machine, notes=tuple(_notes(sources, machine)))
+
+
+def _named(founds: Sequence[Found]) -> set[int]:
+    """Give the nodes that figures and GPUs name."""
+    ends = [end for found in founds for told in found.told for end in (told.source, told.target)]
+    places = [
+        place
+        for end in ends
+        if end is not None
+        for place in (end.places if isinstance(end, PlaceSet) else (end,))
+    ]
+    beside = {seen.node for found in founds for seen in found.gpus.values()} - {None}
+    return {
+        index
+        for index in (*(place.id for place in places if place.kind == "node"), *beside)
+        if isinstance(index, int)
+    }
+
+
+def _beside(sources: Sequence[From], machine: Machine) -> dict[int, int]:
+    """Give the node next to each GPU: as told, or the only one that there is."""
+    told = {
+        index: seen.node
+        for source in sources
+        for index, seen in source.found.gpus.items()
+        if seen.node is not None
+    }
+    if len(machine.nodes) > 1:
+        return told
+    only = machine.nodes[0].id
+    return dict.fromkeys(_copied(sources), only) | told
+
+
+def _copied(sources: Sequence[From]) -> set[int]:
+    """Give the GPUs that copy from or to the host."""
+    return {
+        end.id
+        for source in sources
+        for told in source.found.told
+        if None in (told.source, told.target)
+        for end in (told.source, told.target)
+        if isinstance(end, Place) and isinstance(end.id, int)
+    }
+
+
+def _notes(sources: Sequence[From], machine: Machine) -> Iterator[Finding]:
+    names = ", ".join(dict.fromkeys(source.found.tool for source in sources))
+    lost = _copied(sources) - set(_beside(sources, machine))
+    if lost:
+        yield Finding(
+            "gpu-home-unknown",
+            Severity.LIMITS,
+            f"no output tells the node next to GPU {', '.join(map(str, sorted(lost)))}",
+            f"{names} does not name it, and there are several nodes",
+            "copies between the host and these GPUs are left out",
+            "import the output of nvidia-smi topo -m together with these",
+        )
+    if not machine.cpus:
+        yield Finding(
+            "cpus-unknown",
+            Severity.LIMITS,
+            "no output tells the CPUs of the machine",
+            f"{names} names none",
+            "placements on its CPUs cannot be predicted, nor be exported to hwloc",
+            "import the output of likwid-topology or numactl -H together with these",
+        )
