@@ -81,8 +81,10 @@ _MEANINGS = {
     ("peer-copy", "copy"): "peer",
     ("peer-copy", "read"): "peer",
     ("peer-copy", "write"): "peer",
+    ("peer-copy-latency", "copy"): "peer",
     ("all-reduce", "peer"): "all-reduce",
     ("all-reduce", "staged"): "all-reduce",
+    ("all-reduce", "nccl"): "all-reduce",
     ("gpu-memory", "read"): "gpu-read",
 }
 # What a cell must be besides: engines copy from pinned memory, replay graphs, and reach each other.

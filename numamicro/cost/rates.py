@@ -419,7 +419,8 @@ class Rates:
         times = [
             (size, cell.figure.inverse() * size if is_rate(cell.unit) else cell.figure)
             for cell in self._find(meaning, source, target)
-            if (size := cell.count("bytes", "message", "transfer") or 0) <= SMALL_COPY
+            # A cell that does not tell its size, as an imported one, may be of a large copy.
+            if 0 < (size := cell.count("bytes", "message", "transfer") or 0) <= SMALL_COPY
         ]
         return min(times, key=lambda pair: pair[0])[1] if times else None
 

@@ -73,9 +73,9 @@ def _threads(output: Output) -> list[tuple[int, int, int, int, bool]]:
     rows = []
     number = head + 1
     while (words := output.line(number).split()) and words[0].isdecimal():
+        if len(words) - ("*" in words) != width:
+            raise output.fault(number, f"this row has not the {width} ids of the table's columns")
         ids = [output.index(number, word) for word in words[:width]]
-        if len(ids) != width:
-            raise output.fault(number, f"{len(ids)} ids stand where the table has {width} columns")
         rows.append((ids[0], ids[1], ids[2], ids[-1], words[width:] == ["*"]))
         number += 1
     if len({row[0] for row in rows}) < max(1, len(rows)):
@@ -103,8 +103,10 @@ def _llcs(output: Output) -> tuple[Llc, ...]:
 def _nodes(output: Output) -> tuple[NumaNode, ...]:
     heads = [(number, output.index(number, match[1])) for number, match in output.matches(_DOMAIN)]
     ids = [id for _, id in heads]
-    if len(set(ids)) < len(ids):
-        raise output.fault(heads[-1][0], "a domain is listed twice")
+    if len(set(ids)) < max(1, len(ids)):
+        raise output.fault(
+            heads[-1][0] if heads else 1, "a NUMA domain is listed twice, or none is"
+        )
     ends = [number for number, _ in heads[1:]] + [len(output.lines) + 1]
     return tuple(
         _node(output, id, start, end, ids) for (start, id), end in zip(heads, ends, strict=True)

@@ -25,7 +25,7 @@ _RANK = re.compile(
     r".*#\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+"
     r"\[(\w+)(?::(\w+):(\w+))?\]\s+(.+)"
 )
-_HEAD = re.compile(r".*#\s+size\s+count\s+.*time\s+algbw\s+busbw.*")
+_HEAD = re.compile(r".*#\s+size\s+count\s+type\s(?:.*\s)?time\s+algbw\s+busbw(?:\s.*)?")
 _TOLERANCE = 0.05
 _PREFIX = re.compile(r"^\s*\[\d+,\d+\]<stdout>:")
 """What some starters of MPI put before each line."""

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 << 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FIGURE = re.compile(r"\d{1,18}(\.\d{1,18})?([eE][+-]?\d{1,2})?", re.ASCII)
+_LEAST, _MOST = 1e-4, 1e9
+"""No tool's unit makes a figure of a real machine smaller or larger."""
 _ABSENT = ("N/A", "-", "n/a")
 _MOST_IDS = 4096
+_LONGEST_LINE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Output:
     def matches(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
         """Give number and match of every line that is wholly as the pattern says."""
         for number, line in enumerate(self.lines, start=1):
-            if found := pattern.fullmatch(line.strip()):
+            if len(line) < _LONGEST_LINE and (found := pattern.fullmatch(line.strip())):
                 yield number, found
 
     def figure(self, number: int, text: str) -> float:
@@ -53,9 +56,10 @@ class Output:
         NumamicroError
             It is none.
         """
-        if _FIGURE.fullmatch(text):
-            return float(text)
-        raise self.fault(number, f"{text!r:.40} is no figure")
+        value = float(text) if _FIGURE.fullmatch(text) else -1.0
+        if value == 0 or _LEAST <= value < _MOST:
+            return value
+        raise self.fault(number, f"{text!r:.40} is no figure that was measured")
 
     def index(self, number: int, text: str) -> int:
         """Read an id or a count that stands in a line.
@@ -149,7 +153,7 @@ def read_grid(output: Output, number: int, corner: str = "", *, square: bool) ->
     columns = _columns(output, number, corner)
     entries: list[Entry] = []
     rows: list[int] = []
-    while (words := output.line(number + 1).split()) and words[0].isdecimal():
+    while words := _row_words(output.line(number + 1)):
         number += 1
         rows.append(output.index(number, words[0]))
         entries += _row(output, number, columns, words)
@@ -159,6 +163,13 @@ def read_grid(output: Output, number: int, corner: str = "", *, square: bool) ->
             f"the table breaks off: it has rows {_listed(rows)} for columns {_listed(columns)}",
         )
     return entries
+
+
+def _row_words(line: str) -> list[str]:
+    """Give the words of a line that starts with an id, with a colon or without; none of another."""
+    first, *others = line.split() or [""]
+    first = first.removesuffix(":")
+    return [first, *others] if first.isdecimal() else []
 
 
 def _columns(output: Output, number: int, corner: str) -> list[int]:
