@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import (
@@ -172,7 +173,6 @@ def with_peers() -> CostMatrix:
 
 
 def test_aiconfigurator_gets_the_slowest_of_each() -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML is missing: pip install pyyaml")
     text = export_named("aiconfigurator").text(with_peers())
     found = yaml.safe_load(text)
     assert found == {
