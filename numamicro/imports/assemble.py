@@ -14,7 +14,7 @@ from numamicro.topology import Machine, NumaNode
 from numamicro.units import is_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numamicro.case import AnyPlace
     from numamicro.imports.found import Found, Told
@@ -33,6 +33,7 @@ class From:
 
 def matrix_of(sources: Sequence[From], label: str | None = None) -> CostMatrix:
     """Give the matrix of imported cells; the same thing told twice is two processes' of one cell."""
+    sources = _in_one_order(sources)
     machine = _machine(sources)
     beside = _beside(sources, machine)
     runs: dict[Case, list[tuple[str, Run]]] = {}
@@ -55,6 +56,55 @@ def matrix_of(sources: Sequence[From], label: str | None = None) -> CostMatrix:
         for case, found in runs.items()
     )
     return CostMatrix(header, tuple(cells))
+
+
+# ---- numbers of GPUs -----------------------------------------------------------------------------
+
+
+def _in_one_order(sources: Sequence[From]) -> list[From]:
+    """Give what was found with CUDA's numbers of the GPUs everywhere.
+
+    NVML counts by PCI address. Where the addresses are told, its numbers are translated; where they
+    are not, they are taken to be CUDA's, as they are of GPUs that are alike and all visible. Where
+    the counts differ, some are hidden, and nothing says which.
+    """
+    others = [source.found for source in sources if not source.found.by_bus]
+    addresses = {i: seen.pci for found in others for i, seen in found.gpus.items() if seen.pci}
+    named = {i for found in others for i in (*found.gpus, *_gpus_of(found.told))}
+    by_address = sorted(addresses, key=lambda index: addresses[index])
+    return [
+        replace(source, found=_translated(source.found, named, by_address))
+        if source.found.by_bus
+        else source
+        for source in sources
+    ]
+
+
+def _translated(found: Found, named: set[int], by_address: list[int]) -> Found:
+    """Give NVML's findings with CUDA's numbers; without GPUs where they cannot be told apart."""
+    if named and len(named) != len(found.gpus):
+        return replace(found, gpus={}, pairs={})
+    if len(by_address) != len(found.gpus):
+        return found
+    to = dict(zip(sorted(found.gpus), by_address, strict=True))
+    pairs = {(to[a], to[b]): level for (a, b), level in found.pairs.items()}
+    return replace(
+        found,
+        gpus={to[index]: seen for index, seen in found.gpus.items()},
+        pairs={(min(pair), max(pair)): level for pair, level in pairs.items()},
+    )
+
+
+def _gpus_of(told: Iterable[Told]) -> set[int]:
+    """Give the GPUs that figures name."""
+    return {
+        place.id
+        for each in told
+        for end in (each.source, each.target)
+        if end is not None
+        for place in (end.places if isinstance(end, PlaceSet) else (end,))
+        if place.kind == "gpu" and isinstance(place.id, int)
+    }
 
 
 # ---- cells ---------------------------------------------------------------------------------------
@@ -163,14 +213,8 @@ def _beside(sources: Sequence[From], machine: Machine) -> dict[int, int]:
 
 def _copied(sources: Sequence[From]) -> set[int]:
     """Give the GPUs that copy from or to the host."""
-    return {
-        end.id
-        for source in sources
-        for told in source.found.told
-        if None in (told.source, told.target)
-        for end in (told.source, told.target)
-        if isinstance(end, Place) and isinstance(end.id, int)
-    }
+    told = [told for source in sources for told in source.found.told]
+    return _gpus_of(each for each in told if None in (each.source, each.target))
 
 
 def _notes(sources: Sequence[From], machine: Machine) -> Iterator[Finding]:
@@ -183,7 +227,7 @@ def _notes(sources: Sequence[From], machine: Machine) -> Iterator[Finding]:
             f"no output tells the node next to GPU {', '.join(map(str, sorted(lost)))}",
             f"{names} does not name it, and there are several nodes",
             "copies between the host and these GPUs are left out",
-            "import the output of nvidia-smi topo -m together with these",
+            "import the output of nvidia-smi topo -m, of as many GPUs, together with these",
         )
     if not machine.cpus:
         yield Finding(

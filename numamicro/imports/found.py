@@ -74,6 +74,11 @@ class Found:
         The program that wrote the output, with its version where it says so.
     gpus : mapping of ordinal to what is said of that GPU
     pairs : mapping of two ordinals to what lies between: NV4, PIX, PXB, PHB, NODE or SYS
+    apart : set of two ordinals
+        Pairs that are said to be unable to address each other's memory.
+    by_bus : bool
+        Whether its GPUs count by their PCI address, as NVML does. Otherwise they count as CUDA does,
+        which may hide some and put the fastest first.
     passed : tuple of str
         What the output has besides, and no cell tells.
     """
@@ -86,4 +91,6 @@ class Found:
     nodes: tuple[NumaNode, ...] = ()
     gpus: Mapping[int, Seen] = field(default_factory=dict)
     pairs: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    apart: frozenset[tuple[int, int]] = frozenset()
+    by_bus: bool = False
     passed: tuple[str, ...] = ()

@@ -59,7 +59,12 @@ def read(output: Output) -> Found:
         if node is not None and cpus:
             affinity[node] = cpus
     return Found(
-        "nvidia-smi topo", cpus=_cpus(affinity), nodes=_nodes(affinity), gpus=seen, pairs=pairs
+        "nvidia-smi topo",
+        cpus=_cpus(affinity),
+        nodes=_nodes(affinity),
+        gpus=seen,
+        pairs=pairs,
+        by_bus=True,
     )
 
 

@@ -8,6 +8,7 @@ access only: the first copy of the run warms nothing up, and its figure is that 
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from numamicro.case import Place
@@ -63,7 +64,15 @@ def read(output: Output) -> Found:
         output.index(number, match[1]): Seen(match[2], _address(match))
         for number, match in output.matches(_DEVICE)
     }
-    return Found("p2pBandwidthLatencyTest", tuple(told), gpus=gpus)
+    apart = frozenset() if linked is None else _apart(linked)
+    return Found("p2pBandwidthLatencyTest", tuple(told), gpus=gpus, apart=apart)
+
+
+def _apart(linked: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Give the pairs of which one cannot address the other, the lower ordinal first."""
+    ids = sorted({index for pair in linked for index in pair})
+    pairs = combinations(ids, 2)
+    return frozenset(pair for pair in pairs if not {pair, pair[::-1]} <= linked)
 
 
 def _address(match: re.Match[str]) -> str:

@@ -43,8 +43,8 @@ def _described(test: str) -> str:
     return f"memcpy {test[-2:].upper()} {ARROWS[test]} bandwidth (GB/s)"
 
 
-def nvbandwidth(tests: dict[str, Grid]) -> str:
-    """Give the text that nvbandwidth prints."""
+def nvbandwidth(tests: dict[str, Grid], buses: Sequence[str] = ("17",)) -> str:
+    """Give the text that nvbandwidth prints; `buses` are the PCI buses of the GPUs that it lists."""
     lines = [
         "nvbandwidth Version: v0.8",
         "Built from Git version: v0.8",
@@ -52,7 +52,7 @@ def nvbandwidth(tests: dict[str, Grid]) -> str:
         "CUDA Runtime Version: 12080",
         "Driver Version: 570.10",
         "",
-        "Device 0: NVIDIA Example (00000000:17:00)",
+        *(f"Device {i}: NVIDIA Example (00000000:{bus}:00)" for i, bus in enumerate(buses)),
         "",
     ]
     for test, grid in tests.items():

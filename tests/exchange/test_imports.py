@@ -267,6 +267,28 @@ def test_topo_gives_the_node_next_to_each_gpu() -> None:
         assert matrix.header.machine.node(0).cpus == (0, 1, 4, 5)
 
 
+def test_gpus_are_joined_by_their_address_and_not_by_number() -> None:
+    # nvidia-smi counts by PCI address: its last GPU, on node 1, is CUDA's first.
+    text = nvbandwidth({"host_to_device_memcpy_ce": [[1.0, 2.0, 3.0]]}, ("c1", "01", "41"))
+    assert list(values(imported(text, TWO_NODES).matrix, "host-copy", "h2d")) == [
+        (node(1), gpu(0)),
+        (node(0), gpu(1)),
+        (node(0), gpu(2)),
+    ]
+
+
+def test_gpus_are_not_joined_where_some_are_hidden() -> None:
+    text = nvbandwidth(
+        {
+            "host_to_device_memcpy_ce": [[1.0, 2.0]],
+            "device_to_device_memcpy_write_ce": between(2, 1, 1),
+        }
+    )
+    matrix = imported(text, TWO_NODES).matrix
+    assert not values(matrix, "host-copy", "h2d")
+    assert "gpu-home-unknown" in {note.code for note in matrix.header.machine.notes}
+
+
 # ---- what every import keeps to ------------------------------------------------------------------
 
 ALL = {
