@@ -120,6 +120,11 @@ class _Search:
 
     def why_nothing(self) -> NumamicroError:
         """Say why nothing was found."""
+        if not (self.nodes or self.gpus):
+            return NumamicroError(
+                "the file tells of no node with CPUs and memory, and of no GPU: import the output of "
+                "likwid-topology or numactl -H together with the figures"
+            )
         return self.lacking or NumamicroError(
             f"{self.model.name} fits nowhere on this machine; a smaller quantisation may (--quant)"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro.case import Place
@@ -9,9 +10,9 @@ from numamicro.errors import NumamicroError
 from numamicro.matrix import best_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-    from numamicro.case import Param
+    from numamicro.case import AnyPlace, Param
     from numamicro.matrix import CostMatrix, Measurement
 
 Pairs: TypeAlias = "dict[tuple[int, int], float]"
@@ -36,12 +37,12 @@ def latencies(matrix: CostMatrix) -> Pairs:
     return {}
 
 
-def _best(cells: Iterator[Measurement]) -> Pairs:
-    by_pair: dict[tuple[int, int], list[Measurement]] = {}
+def _best(cells: Iterable[Measurement]) -> Pairs:
+    by_pair: dict[tuple[int, int], list[Measurement]] = defaultdict(list)
     for cell in cells:
-        source, target = _node(cell, "source"), _node(cell, "target")
+        source, target = _node(cell.case.route.source), _node(cell.case.route.target)
         if source is not None and target is not None:
-            by_pair.setdefault((source, target), []).append(cell)
+            by_pair[source, target].append(cell)
     return {
         pair: summary.center
         for pair, found in sorted(by_pair.items())
@@ -49,10 +50,10 @@ def _best(cells: Iterator[Measurement]) -> Pairs:
     }
 
 
-def _node(cell: Measurement, end: str) -> int | None:
-    place = cell.case.route.source if end == "source" else cell.case.route.target
-    node = isinstance(place, Place) and place.kind == "node"
-    return place.id if node and isinstance(place, Place) and isinstance(place.id, int) else None
+def _node(place: AnyPlace) -> int | None:
+    if isinstance(place, Place) and place.kind == "node" and isinstance(place.id, int):
+        return place.id
+    return None
 
 
 def need(values: Pairs, format: str, what: str) -> Pairs:
