@@ -131,8 +131,8 @@ def _run(told: Told, source: From, process: int) -> Run:
 
 def _case(told: Told, machine: Machine, beside: dict[int, int]) -> Case | None:
     """Give the case of a figure; None where nobody tells which node's memory took part."""
-    ends = [_end(told.source, told.target, beside), _end(told.target, told.source, beside)]
-    source, target = ends
+    source = _end(told.source, told.target, beside)
+    target = _end(told.target, told.source, beside)
     if source is None or target is None:
         return None
     params = dict(told.params)

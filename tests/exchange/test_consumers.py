@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from numamicro.export import export_named
+from numamicro.export.virtual import libvirt_xml
 from tests.cost.rigs import rig
+from tests.exchange.test_hmat import costs
 
 HEAVY = "aiconfigurator-core and llm-analysis are heavy: ./dev test-consumers installs them"
 
@@ -35,3 +39,24 @@ def test_aiconfigurator_takes_the_keys_over_those_of_a_system(tmp_path: Path) ->
     assert database.system_spec.get_p2p_bandwidth(2) == 12.5e9
     assert database.system_spec["gpu"]["mem_bw"] == 1e12
     assert database.system_spec["node"]["p2p_latency"] == 5e-6
+
+
+@pytest.mark.skipif(
+    shutil.which("virt-xml-validate") is None,
+    reason="libvirt's schema is missing: apt-get install libvirt-clients",
+)
+def test_libvirts_schema_takes_the_element(tmp_path: Path) -> None:
+    cells = "".join(
+        f"<cell id='{index}' {cpus} memory='64' unit='MiB'/>"
+        for index, cpus in enumerate(("cpus='0'", "cpus='1'", ""))
+    )
+    path = tmp_path / "domain.xml"
+    path.write_text(
+        "<domain type='qemu'><name>here</name><memory unit='MiB'>192</memory><vcpu>2</vcpu>"
+        "<os><type arch='x86_64' machine='q35'>hvm</type></os>"
+        f"<cpu><numa>{cells}{libvirt_xml(costs(554.8e9))}</numa></cpu></domain>"
+    )
+    done = subprocess.run(
+        ["virt-xml-validate", str(path), "domain"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
