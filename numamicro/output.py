@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import TYPE_CHECKING
 
 from numamicro.errors import NumamicroError
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_COLOR = re.compile(r"(\033\[[0-9;]*m)")
 _closed = False
 
 
@@ -52,9 +58,26 @@ def emit(text: str) -> None:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def printable(text: str) -> str:
-    """Take out what would command a terminal: texts of a file are somebody else's."""
+def printable(text: str, allowed: Collection[str] = ()) -> str:
+    """Take out what would command a terminal: texts of a file are somebody else's.
+
+    Parameters
+    ----------
+    allowed : collection of str
+        Colours that stay.
+    """
+    parts = _COLOR.split(text)
+    return "".join(part if part in allowed else _harmless(part) for part in parts)
+
+
+def _harmless(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
+
+
+def has_color() -> bool:
+    """Tell whether standard output is a terminal that has colours, and whose user wants them."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return wanted and sys.stdout.isatty()
 
 
 def flush() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from numamicro.case import Case, Place, Route, node
+from numamicro import output
+from numamicro.case import Case, Place, Route, node, parse_place
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
+from numamicro.report import shade
+from numamicro.report.records import records, records_csv
 from numamicro.report.table import FORMATS, render
 from numamicro.topology import Cpu, Machine, Note, NumaNode
+from tests.examples import matrices
 
 GB = 10**9
 PROVEN = Placement(1.0, "move_pages", {0: 512})
@@ -92,7 +101,7 @@ def test_latency_is_in_nanoseconds_and_pages_have_their_size() -> None:
 def test_a_cell_without_a_figure_says_its_state_and_why(state: State) -> None:
     cell = read(0, 0, 1, 10.0, state=state, reason=Note("code", "the reason is this"))
     text = render(CostMatrix(HEADER, (cell,)))
-    assert ["node0", str(state), "[1]"] in rows(text)
+    assert ["node0", "-" if state is State.WAIVED else str(state), "[1]"] in rows(text)
     assert "[1] the reason is this" in text
     assert "10.0" not in text
 
@@ -162,3 +171,69 @@ def test_a_best_of_part_of_the_sweep_says_so() -> None:
     assert ["node0", "10.0", "1T", "*"] in rows(text)
     assert "best of what was measured" in text
     assert "*" not in render(CostMatrix(HEADER, (read(0, 0, 1, 10.0), read(0, 0, 2, 9.0))))
+
+
+# ---- shades --------------------------------------------------------------------------------------
+
+PLAIN = re.compile(r"\033\[[0-9;]*m")
+
+
+def test_a_dearer_cell_is_shaded_more_whether_high_or_low_is_dear() -> None:
+    half = shade.cost_ratio(20e9, 40e9, "B/s")
+    double = shade.cost_ratio(200e-9, 100e-9, "s")
+    assert half == double == 2.0
+    assert shade.strength(half) == shade.strength(double) > shade.strength(1.3) > 0
+    assert shade.strength(1.04) == 0
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=2, max_size=9))
+def test_strengths_rise_with_the_ratio_and_each_has_its_words(ratios: list[float]) -> None:
+    strengths = [shade.strength(ratio) for ratio in sorted(ratios)]
+    assert strengths == sorted(strengths)
+    assert all(0 <= level < len(shade.LEGEND) for level in strengths)
+
+
+def test_shading_changes_no_text_and_needs_one_line_of_legend() -> None:
+    cells = (read(0, 0, 1, 40.0), read(0, 8, 1, 20.0), read(8, 0, 1, 39.0), read(8, 8, 1, 10.0))
+    matrix = CostMatrix(HEADER, cells)
+    plain, shaded = render(matrix), render(matrix, shaded=True)
+    bare = [line for line in PLAIN.sub("", shaded).splitlines() if "Shaded" not in line]
+    assert bare == plain.splitlines()
+    assert sum("Shaded by cost" in line for line in shaded.splitlines()) == 1
+    tables = shaded.partition("Shaded")[0]
+    painted = dict(re.findall(r"(\033\[[0-9;]*m) *([0-9.]+)", tables))
+    assert sorted(painted.values()) == ["10.0", "20.0"]
+
+
+def test_only_colours_of_our_own_reach_a_terminal() -> None:
+    foreign = "\033[5m\033]0;title\007" + shade.painted("mine", 3)
+    kept = output.printable(foreign, shade.CODES)
+    assert kept == "?[5m?]0;title?" + shade.painted("mine", 3)
+    assert "\033" not in output.printable(foreign)
+
+
+# ---- formats -------------------------------------------------------------------------------------
+
+
+def test_html_holds_no_markup_of_a_file() -> None:
+    header = replace(
+        HEADER, label="<script>alert(1)</script>", machine=replace(MACHINE, cpu_model="<b>")
+    )
+    cell = read(0, 0, 1, 1.0, state=State.VOID, reason=Note("code", "<img src=x>"))
+    text = render(CostMatrix(header, (cell, read(0, 8, 1, 2.0))), "html")
+    assert not re.search("<(script|b>|img)", text)
+    assert "&lt;img src=x&gt;" in text
+    assert "<h3>Read bandwidth" in text
+
+
+@given(matrices)
+def test_records_hold_every_cell_and_csv_holds_the_records(matrix: CostMatrix) -> None:
+    found = records(matrix)
+    assert len(found) == len(matrix.measurements)
+    assert len({tuple(record) for record in found}) <= 1
+    for record, cell in zip(found, matrix.measurements, strict=True):
+        summary = cell.summary()
+        assert record["center"] == (summary.center if summary else None)
+        assert parse_place(str(record["target"])) == cell.case.route.target
+    lines = list(csv.DictReader(io.StringIO(records_csv(matrix))))
+    assert [line["state"] for line in lines] == [record["state"] for record in found]

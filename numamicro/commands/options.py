@@ -15,9 +15,11 @@ STYLES = ("plain", "github", "pipe", "grid", "html", "latex", "json")
 _MOST_NUMBERS = 100_000
 
 
-def add_format(command: argparse.ArgumentParser) -> None:
-    """Add --format and --json."""
-    command.add_argument("--format", choices=STYLES, default="plain", help="default plain")
+def add_format(command: argparse.ArgumentParser, *more: str) -> None:
+    """Add --format, with styles that this command alone has, and --json."""
+    command.add_argument(
+        "--format", choices=(*STYLES, *more), default="plain", help="default plain"
+    )
     command.add_argument(
         "--json", dest="format", action="store_const", const="json", help="same as --format json"
     )

@@ -17,6 +17,7 @@ _EXAMPLES = """\
 examples:
   python -m numamicro show nps4.json
   python -m numamicro show nps4.json --format github    tables to paste into an issue
+  python -m numamicro show nps4.json --format csv       a line a cell, in base units
 """
 
 
@@ -30,7 +31,7 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("file", metavar="FILE")
-    add_format(command)
+    add_format(command, "csv")
     command.set_defaults(run=run)
 
 
@@ -43,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_matrix(matrix: CostMatrix, style: str, doctor: str = "numamicro doctor FILE") -> None:
-    """Write a matrix to standard output: as tables, or as the document a file holds.
+    """Write a matrix to standard output: as tables, as the document a file holds, or as
+    records of a line each.
 
     `doctor` is the command that shows all findings.
     """
@@ -52,6 +54,14 @@ def print_matrix(matrix: CostMatrix, style: str, doctor: str = "numamicro doctor
 
         output.emit(matrix_text(matrix))
         return
+    if style == "csv":
+        from numamicro.report.records import records_csv
+
+        output.emit(output.printable(records_csv(matrix)))
+        return
+    from numamicro.report.shade import CODES
     from numamicro.report.table import render
 
-    output.emit(output.printable(render(matrix, style, doctor)))
+    shaded = style == "plain" and output.has_color()
+    text = render(matrix, style, doctor, shaded=shaded)
+    output.emit(output.printable(text, CODES if shaded else ()))

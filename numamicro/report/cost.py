@@ -58,18 +58,19 @@ def render_cost(cost: TokenCost, machine: Machine, style: str = "plain") -> str:
     """Give a prediction as text: what it is of, the terms of a token, and what binds."""
     notes = Footnotes()
     blocks = [
-        _heading(cost),
+        cost_heading(cost),
         _summary(cost, style),
         _tree(cost.decode, style, notes),
         "\n".join(notes.lines()),
         sentence(cost, len(machine.targets)),
-        *_remarks(cost),
+        *remarks(cost),
         f"launch: {launch_line(cost.placement, cost.engine.name, machine, len(cost.model.layers))}",
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _heading(cost: TokenCost) -> str:
+def cost_heading(cost: TokenCost) -> str:
+    """Give three lines: the model, where it is, and what is asked of it."""
     model, load = cost.model, cost.load
     label = "HYPOTHETICAL · " if cost.is_hypothetical else ""
     return (
@@ -99,11 +100,16 @@ def _timed(term: Term | str) -> list[str]:
 
 
 def _tree(term: Term, style: str, notes: Footnotes) -> str:
-    rows = list(_rows(term, 0, notes))
-    return _table(rows, ["a token's time", "", "amount", "rate", "from"], style)
+    rows = list(term_rows(term, 0, notes))
+    return _table(rows, list(TERM_HEAD), style)
 
 
-def _rows(term: Term, depth: int, notes: Footnotes) -> Iterator[list[str]]:
+TERM_HEAD = ("a token's time", "", "amount", "rate", "from")
+"""What the columns of :func:`term_rows` are."""
+
+
+def term_rows(term: Term, depth: int, notes: Footnotes) -> Iterator[list[str]]:
+    """Give a row for a term and for each part of it, indented by depth."""
     how = {"sum": " = sum of", "max": " = longest of", "": ""}[term.how]
     yield [
         ". " * depth + term.name + how,
@@ -113,7 +119,7 @@ def _rows(term: Term, depth: int, notes: Footnotes) -> Iterator[list[str]]:
         notes.mark(term.figure.source) if term.figure else "",
     ]
     for part in term.parts:
-        yield from _rows(part, depth + 1, notes)
+        yield from term_rows(part, depth + 1, notes)
 
 
 def _amount(term: Term) -> str:
@@ -136,18 +142,19 @@ def _rate(term: Term) -> str:
     return f"{term.figure.value / 1e9:.4g} {unit}"
 
 
-def _remarks(cost: TokenCost) -> list[str]:
-    remarks = [f"note: {note}" for note in cost.model.notes]
-    remarks += [f"note: {text}" for text in cost.assumptions]
+def remarks(cost: TokenCost) -> list[str]:
+    """Give one block of what was left out, assumed or unknown; none where there is nothing."""
+    lines = [f"note: {note}" for note in cost.model.notes]
+    lines += [f"note: {text}" for text in cost.assumptions]
     for name, term in (("prompt", cost.prefill), ("load", cost.loading)):
         if isinstance(term, str):
-            remarks.append(f"note: {name} unknown: {term}")
+            lines.append(f"note: {name} unknown: {term}")
     if unknown := [str(room.place) for room in cost.rooms if room.capacity is None]:
         places = ", ".join(unknown)
-        remarks.append(f"note: the file does not tell the memory of {places}: not checked")
+        lines.append(f"note: the file does not tell the memory of {places}: not checked")
     if "simulated" in cost.origins:
-        remarks.append("note: simulated figures: no machine was measured")
-    return ["\n".join(remarks)] if remarks else []
+        lines.append("note: simulated figures: no machine was measured")
+    return ["\n".join(lines)] if lines else []
 
 
 def _table(rows: list[list[str]], headers: list[str], style: str) -> str:
@@ -168,11 +175,11 @@ def render_advice(advice: Advice, machine: Machine, style: str = "plain") -> str
     rows = [_row(name, item, best) for name, item in tried]
     line = launch_line(best.placement, best.engine.name, machine, len(best.model.layers))
     blocks = [
-        _heading(best),
+        cost_heading(best),
         _table(rows, ["", "placement", "token", "tokens/s", "of the best"], style),
         f"{len(advice.ranked)} placements were tried.",
         sentence(best, len(machine.targets)),
-        *_remarks(best),
+        *remarks(best),
         f"launch: {line}",
     ]
     return "\n\n".join(blocks) + "\n"

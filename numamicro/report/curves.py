@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, best_of
+from numamicro.report.blocks import paragraph, titled
 from numamicro.report.figures import Footnotes, figure, no_figure
 from numamicro.stats import edges
 from numamicro.units import bytes_text, is_rate, scale
@@ -14,70 +16,105 @@ if TYPE_CHECKING:
     from numamicro.case import Param
 
 
-def render_curves(matrix: CostMatrix, style: str, footnotes: Footnotes) -> list[str]:
-    """Give a table for each probe, operation and parameter that was swept for its curve."""
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Cells of one probe and operation over the values of the parameter `name`."""
+
+    probe: str
+    operation: str
+    name: str
+    cells: tuple[Measurement, ...]
+
+    @property
+    def title(self) -> str:
+        """What the curves are of."""
+        return f"{self.operation.capitalize()} {self.probe} against {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The parameter as people write it."""
+        return self.name.replace("_", " ")
+
+    @property
+    def values(self) -> list[Param]:
+        """The values of the parameter, in order."""
+        found = {cell.case[self.name] for cell in self.cells}
+        return sorted(found, key=lambda value: (str(type(value)), value))
+
+    def lines(self) -> dict[str, dict[Param, list[Measurement]]]:
+        """Give the cells of each curve by the parameter's value; a curve is named by its route and
+        by what else tells it from its neighbours."""
+        found: dict[str, dict[Param, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
+        for cell in self.cells:
+            found[_line_name(cell, self.name)][cell.case[self.name]].append(cell)
+        return {line: dict(cells) for line, cells in found.items()}
+
+    def value_text(self, value: Param) -> str:
+        """Give a value of the parameter as people write it."""
+        sized = self.name == "working_set" and isinstance(value, int)
+        return bytes_text(value) if sized and isinstance(value, int) else str(value)
+
+
+def curves_of(matrix: CostMatrix) -> list[Curves]:
+    """Give what was swept for its curve: one for each probe, operation and parameter."""
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for cell in matrix.measurements:
         for name in CURVES:
             if cell.case.get(name) is not None:
                 groups[cell.case.probe, cell.case.operation, name].append(cell)
+    return [Curves(*key, tuple(cells)) for key, cells in groups.items()]
+
+
+def render_curves(matrix: CostMatrix, style: str, footnotes: Footnotes) -> list[str]:
+    """Give a table for each probe, operation and parameter that was swept for its curve."""
     return [
-        f"{operation.capitalize()} {probe} against {_words(name)}"
-        f"{_gap(style)}{_table(cells, name, style, footnotes)}{_edges(cells, name)}"
-        for (probe, operation, name), cells in groups.items()
+        titled(curves.title, _table(curves, style, footnotes), style)
+        + (f"\n{paragraph(text, style)}" if (text := edges_text(curves)) else "")
+        for curves in curves_of(matrix)
     ]
 
 
-def _gap(style: str) -> str:
-    return "\n" if style == "plain" else "\n\n"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _table(cells: list[Measurement], name: str, style: str, footnotes: Footnotes) -> str:
+def _table(curves: Curves, style: str, footnotes: Footnotes) -> str:
     from tabulate import tabulate
 
-    columns: dict[str, dict[Param, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
-    for cell in cells:
-        columns[_column(cell, name)][cell.case[name]].append(cell)
-    values = sorted(
-        {cell.case[name] for cell in cells}, key=lambda value: (str(type(value)), value)
-    )
-    rows = [
-        [_value(name, value), *(_text(columns[column][value], footnotes) for column in columns)]
-        for value in values
-    ]
+    rows = curve_rows(curves, footnotes)
+    headers = [curves.words, *curves.lines()]
     return tabulate(
         rows,
-        headers=[_words(name), *columns],
+        headers=headers,
         tablefmt=style,
         disable_numparse=True,
-        colalign=["right"] * (len(columns) + 1),
+        colalign=["right"] * len(headers),
     )
 
 
-def _edges(cells: list[Measurement], name: str) -> str:
+def curve_rows(curves: Curves, footnotes: Footnotes) -> list[list[str]]:
+    """Give a row for each value of the parameter: the value, and the figure of each curve there."""
+    lines = curves.lines()
+    return [
+        [
+            curves.value_text(value),
+            *(_text(cells.get(value, []), footnotes) for cells in lines.values()),
+        ]
+        for value in curves.values
+    ]
+
+
+def edges_text(curves: Curves) -> str:
     """Say where a latency curve over working sets rises, which is where caches end."""
     points = sorted(
-        (cell.case.number(name), summary.center)
-        for cell in cells
-        if name == "working_set" and not is_rate(cell.unit) and (summary := cell.summary())
+        (cell.case.number(curves.name), summary.center)
+        for cell in curves.cells
+        if curves.name == "working_set" and not is_rate(cell.unit) and (summary := cell.summary())
     )
     found = [bytes_text(size) for size in edges(points)]
-    return f"\nThe curve rises after {', '.join(found)}." if found else ""
+    return f"The curve rises after {', '.join(found)}." if found else ""
 
 
-def _column(cell: Measurement, name: str) -> str:
-    """Name a curve by its route and by what else tells it from its neighbours."""
+def _line_name(cell: Measurement, name: str) -> str:
     others = cell.case.without(*CHOSEN, "bytes", "pages", name).params
     words = [str(cell.case.route), *(str(value) for _, value in others), scale(cell.unit).label]
     return " ".join(words)
-
-
-def _value(name: str, value: Param) -> str:
-    return bytes_text(value) if name == "working_set" and isinstance(value, int) else str(value)
 
 
 def _text(cells: list[Measurement], footnotes: Footnotes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numamicro.matrix import FAILED_STATES
+from numamicro.matrix import FAILED_STATES, State
 from numamicro.units import scale
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ def bus_figure(cell: Measurement) -> str | None:
 
 
 def no_figure(cells: Sequence[Measurement], footnotes: Footnotes) -> str:
+    """Give how cells ended that brought no figure: ``void [1]``, or ``- [1]`` where waived."""
     # A failure says more than a cell that was never tried.
     cell = max(cells, key=lambda cell: cell.state in FAILED_STATES)
     mark = f" {footnotes.mark(cell.reason.text)}" if cell.reason else ""
-    return f"{cell.state}{mark}"
+    return f"{'-' if cell.state is State.WAIVED else cell.state}{mark}"
 
 
 def spreads(cell: Measurement) -> bool:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from numamicro.case import Place
 from numamicro.doctor import diagnose
 from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, State, best_of
+from numamicro.report.blocks import paragraph, titled
 from numamicro.report.curves import render_curves
 from numamicro.report.figures import Footnotes, bus_figure, figure, no_figure, spreads
 from numamicro.report.findings import finding_lines
+from numamicro.report.shade import best_center, cost_ratio, legend_line, painted, strength
 from numamicro.stats import drifts, is_bimodal
 from numamicro.units import bytes_text, is_rate, scale
 
@@ -29,7 +31,7 @@ _Key: TypeAlias = "tuple[tuple[str, str], str, str, tuple[tuple[str, Param], ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Table:
     """Cells of one probe and operation that differ in their route and in what the best is of."""
 
     kinds: tuple[str, str]  # of source and target: nodes and packages are not rows of one table
@@ -39,12 +41,38 @@ class _Table:
     cells: tuple[Measurement, ...]
     by_route: dict[tuple[AnyPlace, AnyPlace], list[Measurement]]
     names_threads: bool
+    best: float | None  # centre of the best cell, in the base unit
 
-    def at(self, source: AnyPlace, target: AnyPlace) -> list[Measurement]:
-        return self.by_route.get((source, target), [])
+    @property
+    def rows(self) -> list[AnyPlace]:
+        """Where the accesses start, in order."""
+        return _places(cell.case.route.source for cell in self.cells)
+
+    @property
+    def columns(self) -> list[AnyPlace]:
+        """Where the memory is, in order."""
+        return _places(cell.case.route.target for cell in self.cells)
+
+    def at(self, row: AnyPlace, column: AnyPlace) -> list[Measurement]:
+        """Give the cells of one route."""
+        return self.by_route.get((row, column), [])
+
+    def ratio(self, row: AnyPlace, column: AnyPlace) -> float | None:
+        """Give how many times as much as the best of the table a route costs; None if unknown."""
+        cell = best_of(self.at(row, column))
+        summary = cell.summary() if cell else None
+        if cell is None or summary is None or not self.best or not summary.center:
+            return None
+        return cost_ratio(summary.center, self.best, cell.unit)
 
 
-def render(matrix: CostMatrix, style: str = "plain", doctor: str = "numamicro doctor FILE") -> str:
+def render(
+    matrix: CostMatrix,
+    style: str = "plain",
+    doctor: str = "numamicro doctor FILE",
+    *,
+    shaded: bool = False,
+) -> str:
     """Give the whole matrix as text: machine, one table a cost, legend, notes, findings.
 
     Parameters
@@ -53,19 +81,30 @@ def render(matrix: CostMatrix, style: str = "plain", doctor: str = "numamicro do
         One of FORMATS.
     doctor : str
         The command that shows all findings.
+    shaded : bool
+        Whether cells get a background, for a terminal that has colours.
     """
     footnotes = Footnotes()
     machine = matrix.header.machine
-    tables = [_render_table(table, machine, style, footnotes) for table in _tables(matrix)]
-    tables += render_curves(matrix, style, footnotes)
-    blocks = [_heading(matrix), *tables, _legend(matrix), "\n".join(footnotes.lines())]
-    notes = "\n".join(f"note: {text}" for text in _notes(matrix))
+    grids = [_render_table(each, machine, style, footnotes, shaded) for each in tables(matrix)]
+    grids += render_curves(matrix, style, footnotes)
     found = diagnose(matrix.header.setting, machine)
-    findings = "\n".join(finding_lines(found, doctor))
-    return "\n\n".join(block for block in [*blocks, notes, findings] if block) + "\n"
+    below = [
+        "\n".join([legend(matrix), *([legend_line()] if shaded else [])]),
+        "\n".join(footnotes.lines()),
+        "\n".join(f"note: {text}" for text in notes_of(matrix)),
+        "\n".join(finding_lines(found, doctor)),
+    ]
+    blocks = [
+        paragraph(heading(matrix), style),
+        *grids,
+        *(paragraph(text, style) for text in below),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _heading(matrix: CostMatrix) -> str:
+def heading(matrix: CostMatrix) -> str:
+    """Give two lines: the machine, and how and by what it was measured."""
     machine, plan = matrix.header.machine, matrix.header.plan
     nodes = ", ".join(str(node.id) for node in machine.nodes)
     usable = sum(cpu.usable for cpu in machine.cpus)
@@ -85,7 +124,8 @@ def _heading(matrix: CostMatrix) -> str:
     return " · ".join(parts) + "\n" + " · ".join(how)
 
 
-def _tables(matrix: CostMatrix) -> list[_Table]:
+def tables(matrix: CostMatrix) -> list[Table]:
+    """Give the tables of a matrix: one for each cost, each kind of place, and what is fixed."""
     groups: dict[_Key, list[Measurement]] = defaultdict(list)
     for cell in matrix.measurements:
         case = cell.case
@@ -96,7 +136,7 @@ def _tables(matrix: CostMatrix) -> list[_Table]:
         kinds = (_kind(case.route.source), _kind(case.route.target))
         groups[kinds, case.probe, case.operation, fixed].append(cell)
     return [
-        _Table(*key, tuple(cells), _by_route(cells), _names_threads(cells))
+        Table(*key, tuple(cells), _by_route(cells), _names_threads(cells), best_center(cells))
         for key, cells in groups.items()
     ]
 
@@ -114,7 +154,8 @@ def _kind(place: AnyPlace) -> str:
     return place.kind if isinstance(place, Place) else "set"
 
 
-def _title(table: _Table, machine: Machine) -> str:
+def title(table: Table, machine: Machine) -> str:
+    """Say what a table is of, its unit, and which way is better."""
     unit = table.cells[0].unit
     details = [_detail(name, value, machine) for name, value in table.fixed]
     known = "".join(f", {detail}" for detail in [*details, _buffers(table)] if detail)
@@ -126,7 +167,7 @@ def _title(table: _Table, machine: Machine) -> str:
     )
 
 
-def _buffers(table: _Table) -> str:
+def _buffers(table: Table) -> str:
     """Give the size of the buffer, or the smallest and the largest where they differ."""
     sizes = [size for cell in table.cells if isinstance(size := cell.case.get("bytes"), int)]
     texts = dict.fromkeys(bytes_text(size) for size in (min(sizes), max(sizes))) if sizes else {}
@@ -140,24 +181,40 @@ def _detail(name: str, value: Param, machine: Machine) -> str:
     return f"{bytes_text(size)} pages" if size else ""
 
 
-def _render_table(table: _Table, machine: Machine, style: str, footnotes: Footnotes) -> str:
+def _render_table(
+    table: Table, machine: Machine, style: str, footnotes: Footnotes, shaded: bool
+) -> str:
     from tabulate import tabulate
 
-    sources = _places(cell.case.route.source for cell in table.cells)
-    targets = _places(cell.case.route.target for cell in table.cells)
-    rows = [
-        [str(source), *(_cell(table, source, target, footnotes) for target in targets)]
-        for source in sources
-    ]
+    columns = table.columns
+    cells = [[cell_text(table, row, column, footnotes) for column in columns] for row in table.rows]
+    if shaded:
+        cells = _painted(table, cells)
+    rows = [[str(row), *texts] for row, texts in zip(table.rows, cells, strict=True)]
     grid = tabulate(
         rows,
-        headers=["", *map(str, targets)],
+        headers=["", *map(str, columns)],
         tablefmt=style,
         disable_numparse=True,
-        colalign=["left", *["right"] * len(targets)],
+        colalign=["left", *["right"] * len(columns)],
     )
-    gap = "\n" if style == "plain" else "\n\n"
-    return f"{_title(table, machine)}{gap}{grid}"
+    return titled(title(table, machine), grid, style)
+
+
+def _painted(table: Table, cells: list[list[str]]) -> list[list[str]]:
+    """Give each text its background, over the whole width of its column."""
+    widths = [
+        max(len(str(column)), *(len(texts[index]) for texts in cells))
+        for index, column in enumerate(table.columns)
+    ]
+    return [
+        [
+            text if ratio is None else painted(text.rjust(width), strength(ratio))
+            for text, width, column in zip(texts, widths, table.columns, strict=True)
+            for ratio in (table.ratio(row, column),)
+        ]
+        for row, texts in zip(table.rows, cells, strict=True)
+    ]
 
 
 def _places(places: Iterable[AnyPlace]) -> list[AnyPlace]:
@@ -169,9 +226,9 @@ def _place_order(place: AnyPlace) -> tuple[str, int, str]:
     return (type(place).__name__, number if isinstance(number, int) else 0, str(place))
 
 
-def _cell(table: _Table, source: AnyPlace, target: AnyPlace, footnotes: Footnotes) -> str:
+def cell_text(table: Table, row: AnyPlace, column: AnyPlace, footnotes: Footnotes) -> str:
     """Give the best figure of a route, or why there is none."""
-    cells = table.at(source, target)
+    cells = table.at(row, column)
     if not cells:
         return ""
     best = best_of(cells)
@@ -188,8 +245,9 @@ def _unfinished(cells: Iterable[Measurement]) -> bool:
     return any(cell.state in (State.SKIPPED, State.CANCELLED) for cell in cells)
 
 
-def _legend(matrix: CostMatrix) -> str:
-    shown = [best for table in _tables(matrix) for best in _best_cells(table)]
+def legend(matrix: CostMatrix) -> str:
+    """Say what the marks beside figures mean, and how much of the placement is proven."""
+    shown = [best for table in tables(matrix) for best in _best_cells(table)]
     lines = ["Each figure is the median of the process medians."]
     threads = [cell.case.number("threads") for table, cell in shown if table.names_threads]
     if threads:
@@ -198,12 +256,14 @@ def _legend(matrix: CostMatrix) -> str:
         lines.append("bus: what crosses the memory bus, if a plain store first reads its line.")
     if any(spreads(cell) for _, cell in shown):
         lines.append("±: half the distance between the quartiles of all samples.")
-    if any(_unfinished(table.cells) for table in _tables(matrix)):
+    if any(_unfinished(table.cells) for table in tables(matrix)):
         lines.append("*: the best of what was measured; some team sizes or variants were not.")
+    if any(cell.state is State.WAIVED for cell in matrix.measurements):
+        lines.append("-: waived, does not apply here.")
     return " ".join(lines) + "\n" + _placement_line(matrix)
 
 
-def _best_cells(table: _Table) -> Iterator[tuple[_Table, Measurement]]:
+def _best_cells(table: Table) -> Iterator[tuple[Table, Measurement]]:
     for route in {cell.case.route for cell in table.cells}:
         if best := best_of(table.at(route.source, route.target)):
             yield table, best
@@ -233,7 +293,8 @@ def _placement_line(matrix: CostMatrix) -> str:
     )
 
 
-def _notes(matrix: CostMatrix) -> list[str]:
+def notes_of(matrix: CostMatrix) -> list[str]:
+    """Give what a reader of the figures must know of how they were measured."""
     notes = _warnings(matrix)
     if fewest := _fewest_processes(matrix):
         notes.append(

@@ -30,15 +30,31 @@ def closing_line(matrix: CostMatrix, model: ModelSpec | None) -> str:
     model : ModelSpec, optional
         None: the first of USUAL that fits.
     """
+    try:
+        return _line(usual_advice(matrix, model)[0])
+    except NumamicroError as error:
+        return f"A token: not predicted: {error}"
+
+
+def usual_advice(matrix: CostMatrix, model: ModelSpec | None) -> tuple[Advice, Predictor]:
+    """Give where to put a model, or the first of USUAL that fits, and what predicted that; defaults
+    stand in for what the file lacks.
+
+    Raises
+    ------
+    NumamicroError
+        Nothing fits, or the file lacks what every placement needs.
+    """
     models = [model] if model else [_named(*usual) for usual in USUAL]
-    why = ""
+    why = NumamicroError("no model was tried")
     for each in models:
         rates = Rates(matrix, assume=True)
+        predictor = Predictor(each, Load(), engine("llama.cpp"), rates)
         try:
-            return _line(advise(Predictor(each, Load(), engine("llama.cpp"), rates)))
+            return advise(predictor), predictor
         except NumamicroError as error:
-            why = str(error)
-    return f"A token: not predicted: {why}"
+            why = error
+    raise why
 
 
 def _named(name: str, quant: str) -> ModelSpec:

@@ -40,16 +40,20 @@ def _heading(machine: Machine) -> str:
     return " · ".join(parts)
 
 
-def _tree(machine: Machine) -> list[str]:
-    """Give a line a node below its package; nodes without CPUs belong to none."""
-    by_package: dict[int | None, list[NumaNode]] = {}
+def nodes_by_package(machine: Machine) -> dict[int | None, list[NumaNode]]:
+    """Give the nodes of each package, in order; under None those without CPUs, of no package."""
+    found: dict[int | None, list[NumaNode]] = {}
     packages = {cpu.id: cpu.package for cpu in machine.cpus}
     for node in machine.nodes:
         package = packages.get(node.cpus[0]) if node.cpus else None
-        by_package.setdefault(package, []).append(node)
+        found.setdefault(package, []).append(node)
+    return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)))
+
+
+def _tree(machine: Machine) -> list[str]:
+    """Give a line a node below its package."""
     lines = []
-    for package in sorted(by_package, key=lambda index: (index is None, index or 0)):
-        nodes = by_package[package]
+    for package, nodes in nodes_by_package(machine).items():
         lines.append("of no package" if package is None else f"package{package}")
         for node, (stem, branch) in zip(nodes, _branches(len(nodes)), strict=True):
             lines.append(f"{branch}{_node(node, machine)}")
