@@ -5,6 +5,16 @@ A command imports what it needs when it runs: ``--help`` must not wait for numpy
 
 from __future__ import annotations
 
-from numamicro.commands import advise, doctor, export, import_, matrix, predict, show, topology
+from numamicro.commands import (
+    advise,
+    doctor,
+    export,
+    import_,
+    matrix,
+    predict,
+    report,
+    show,
+    topology,
+)
 
-COMMANDS = (matrix, show, predict, advise, export, import_, topology, doctor)
+COMMANDS = (matrix, show, report, predict, advise, export, import_, topology, doctor)

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numamicro.commands.options import add_format
+from numamicro.errors import NumamicroError
 
 if TYPE_CHECKING:
     import argparse
 
+    from numamicro.cost.model import ModelSpec
     from numamicro.cost.predict import Predictor
     from numamicro.cost.what_if import WhatIf
     from numamicro.matrix import CostMatrix
@@ -77,3 +79,20 @@ def predictor_of(arguments: argparse.Namespace) -> tuple[Predictor, CostMatrix, 
         model, load, engine(arguments.engine), rates, ignore_capacity=arguments.ignore_capacity
     )
     return predictor, matrix, what_if
+
+
+def model_of(arguments: argparse.Namespace) -> ModelSpec | None:
+    """Give the model that --model and --quant name; None where none is named.
+
+    Raises
+    ------
+    NumamicroError
+        There is no such model, or formats are named without one.
+    """
+    from numamicro.cost.sources import find_model
+
+    if arguments.model is None:
+        if arguments.quant is not None:
+            raise NumamicroError("--quant says the formats of a model: name one with --model")
+        return None
+    return find_model(arguments.model, arguments.quant)

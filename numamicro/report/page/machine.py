@@ -1,0 +1,347 @@
+"""The machine as boxes: packages, nodes, last-level caches and GPUs, with what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import TYPE_CHECKING
+
+from numamicro.case import Place, PlaceSet, node
+from numamicro.matrix import best_of
+from numamicro.report.page.markup import Markup, joined, tag
+from numamicro.report.tree import id_list, nodes_by_package, render_machine
+from numamicro.units import bytes_text, scale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numamicro.case import AnyPlace
+    from numamicro.matrix import CostMatrix, Measurement
+    from numamicro.topology import Machine, NumaNode
+
+# All lengths are in pixels.
+_NODE_WIDTH = 268
+_LINE = 18
+_ROW = 24
+_PAD = 14
+_HEAD = 24
+_GAP = 56
+_PACKAGE_GAP = 84
+_CHARACTER = 6.3
+_MOST_ROWS = 6
+"""Caches, or GPUs, that a node's box shows before it only counts the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A rectangle, and where it stands in the grid of its neighbours."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    column: int = 0
+    row: int = 0
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    def is_beside(self, other: _Box) -> bool:
+        """Tell whether nothing stands between the two."""
+        return abs(self.column - other.column) <= 1 and abs(self.row - other.row) <= 1
+
+
+def machine_figure(matrix: CostMatrix) -> Markup:
+    """Give the drawing, with the tree of text as its alternative."""
+    machine = matrix.header.machine
+    drawn = _drawing(matrix) if machine.nodes else None
+    tree = tag(
+        "details",
+        tag("summary", "The same as text, with the distances that the firmware states"),
+        tag("pre", render_machine(machine)),
+    )
+    return joined(drawn, tree)
+
+
+def _drawing(matrix: CostMatrix) -> Markup:
+    groups = nodes_by_package(matrix.header.machine)
+    figures = _Figures(matrix)
+    contents = {each.id: _Contents.of(each, figures) for nodes in groups.values() for each in nodes}
+    height = _HEAD + max(each.height for each in contents.values()) + _PAD / 2
+    across = ceil(sqrt(max(len(nodes) for nodes in groups.values())))
+    down = max(ceil(len(nodes) / across) for nodes in groups.values())
+    size = (
+        2 * _PAD + _tiled(across, _NODE_WIDTH, _GAP),
+        2 * _PAD + _HEAD + _tiled(down, height, _GAP),
+    )
+    packages = _grid(len(groups), ceil(sqrt(len(groups))), size, _PACKAGE_GAP, (1.0, 1.0))
+    outer = _links(figures, packages, [[each.id for each in nodes] for nodes in groups.values()])
+    frames, inner, boxes = [], [], []
+    for box, (package, nodes) in zip(packages, groups.items(), strict=True):
+        start = (box.x + _PAD, box.y + _PAD + _HEAD)
+        spots = _grid(len(nodes), across, (_NODE_WIDTH, height), _GAP, start)
+        name = "nodes of no package" if package is None else f"package{package}"
+        frames.append(_frame(box, "package", name))
+        inner += _links(figures, spots, [[each.id] for each in nodes])
+        boxes += [
+            _node_box(spot, each.id, contents[each.id])
+            for spot, each in zip(spots, nodes, strict=True)
+        ]
+    # What is drawn later lies above: a link ends at the edge of a box, its rate is never hidden.
+    layers = [
+        *(link.line for link in outer),
+        *frames,
+        *(link.line for link in inner),
+        *boxes,
+        *(link.label for link in (*outer, *inner)),
+    ]
+    return _figure(layers, packages, has_rates=bool(outer or inner or figures.gpus))
+
+
+def _figure(layers: Sequence[Markup], packages: Sequence[_Box], *, has_rates: bool) -> Markup:
+    width = max(box.x + box.width for box in packages) + 1
+    height = max(box.y + box.height for box in packages) + 1
+    svg = tag(
+        "svg",
+        tag("title", "The machine as boxes"),
+        tag("desc", "Packages hold nodes, nodes hold last-level caches and GPUs; the same as text"),
+        *layers,
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        width=f"{width:.0f}",
+        role="img",
+        class_="machine",
+        style=f"--natural:{width:.0f}px",
+    )
+    caption = (
+        "Rates in GB/s. On a link: reading, the slower way of the slowest pair of nodes. "
+        "P2P: copying to the slowest peer."
+    )
+    return tag(
+        "figure",
+        tag("div", svg, class_="scroll", tabindex=0),
+        tag("figcaption", caption) if has_rates else None,
+    )
+
+
+# ---- what a node's box holds ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """Lines of text, then a row for each cache and each GPU."""
+
+    lines: tuple[str, ...]
+    caches: tuple[str, ...]
+    gpus: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: NumaNode, figures: _Figures) -> _Contents:
+        return cls(
+            tuple(_node_lines(found, figures)),
+            _shortened(_cache_lines(found, figures.machine), "caches"),
+            _shortened(_gpu_lines(found, figures), "GPUs"),
+        )
+
+    @property
+    def height(self) -> float:
+        return _LINE * len(self.lines) + _ROW * (len(self.caches) + len(self.gpus))
+
+
+def _shortened(lines: Sequence[str], what: str) -> tuple[str, ...]:
+    if len(lines) <= _MOST_ROWS:
+        return tuple(lines)
+    return (*lines[: _MOST_ROWS - 1], f"and {len(lines) - _MOST_ROWS + 1} more {what}")
+
+
+def _node_lines(found: NumaNode, figures: _Figures) -> Iterator[str]:
+    memory = bytes_text(found.memory) if found.memory else "no memory"
+    if found.memory is None:
+        memory = "memory unknown"
+    yield " · ".join([memory, *([found.backing] if found.backing else [])])
+    here = node(found.id)
+    known = [
+        figures.text("bandwidth", "read", here, here),
+        figures.text("latency", "load", here, here),
+    ]
+    if any(known):
+        yield f"local {' · '.join(filter(None, known))}"
+    if not found.cpus:
+        yield "no CPUs"
+
+
+def _cache_lines(found: NumaNode, machine: Machine) -> list[str]:
+    inside: dict[int, list[int]] = {}
+    for cpu in machine.cpus:
+        if cpu.id in found.cpus and cpu.llc is not None:
+            inside.setdefault(cpu.llc, []).append(cpu.id)
+    sizes = {llc.id: llc.bytes for llc in machine.llcs}
+    return [
+        f"llc{llc} {bytes_text(size) if (size := sizes.get(llc)) else ''} · CPUs {id_list(cpus)}"
+        for llc, cpus in inside.items()
+    ]
+
+
+def _gpu_lines(found: NumaNode, figures: _Figures) -> list[str]:
+    """Give the GPUs to which copies from this node's memory are the fastest."""
+    here = node(found.id)
+    return [
+        " · ".join([str(gpu), *_copy_rates(figures, here, gpu)])
+        for gpu in figures.gpus
+        if figures.host_of(gpu) == here
+    ]
+
+
+def _copy_rates(figures: _Figures, here: Place, gpu: Place) -> Iterator[str]:
+    rates = {
+        "H2D": figures.center("host-copy", "h2d", here, gpu),
+        "D2H": figures.center("host-copy", "d2h", gpu, here),
+        "P2P": figures.slowest_peer(gpu),
+    }
+    yield from (
+        f"{name} {scale('B/s').text(rate)}" for name, rate in rates.items() if rate is not None
+    )
+
+
+class _Figures:
+    """The best figure of each route, found once."""
+
+    def __init__(self, matrix: CostMatrix) -> None:
+        self.machine = matrix.header.machine
+        self._cells: dict[tuple[str, str, AnyPlace, AnyPlace], list[Measurement]] = {}
+        for cell in matrix.measurements:
+            case = cell.case
+            key = (case.probe, case.operation, case.route.source, case.route.target)
+            self._cells.setdefault(key, []).append(cell)
+        ends = {end for _, _, *both in self._cells for end in both}
+        parts = {part for end in ends for part in _parts(end)}
+        self.gpus = sorted(part for part in parts if part.kind == "gpu")
+
+    def center(self, probe: str, operation: str, source: Place, target: Place) -> float | None:
+        best = best_of(self._cells.get((probe, operation, source, target), ()))
+        summary = best.summary() if best else None
+        return summary.center if summary else None
+
+    def text(self, probe: str, operation: str, source: Place, target: Place) -> str:
+        center = self.center(probe, operation, source, target)
+        if center is None:
+            return ""
+        shown = scale(self._cells[probe, operation, source, target][0].unit)
+        return f"{shown.text(center)} {shown.label}"
+
+    def host_of(self, gpu: Place) -> Place | None:
+        """Give the node from which copies to a GPU were fastest; None where none was measured."""
+        nodes = [node(found.id) for found in self.machine.nodes]
+        rates = {here: self.center("host-copy", "h2d", here, gpu) for here in nodes}
+        known = {here: rate for here, rate in rates.items() if rate is not None}
+        return max(known, key=lambda here: known[here], default=None)
+
+    def slowest_peer(self, gpu: Place) -> float | None:
+        """Give the rate of copies from a GPU to the peer that it reaches slowest."""
+        rates = (self.center("peer-copy", "copy", gpu, other) for other in self.gpus)
+        return min((rate for rate in rates if rate is not None), default=None)
+
+
+def _parts(place: AnyPlace) -> tuple[Place, ...]:
+    return place.places if isinstance(place, PlaceSet) else (place,)
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+
+def _tiled(count: int, size: float, gap: float) -> float:
+    return count * size + (count - 1) * gap
+
+
+def _grid(
+    count: int, across: int, size: tuple[float, float], gap: float, start: tuple[float, float]
+) -> list[_Box]:
+    """Give so many boxes of one size, row by row."""
+    width, height = size
+    return [
+        _Box(start[0] + column * (width + gap), start[1] + row * (height + gap), *size, column, row)
+        for row, column in (divmod(index, across) for index in range(count))
+    ]
+
+
+def _frame(box: _Box, kind: str, name: str) -> Markup:
+    return joined(
+        tag(
+            "rect",
+            x=f"{box.x:g}",
+            y=f"{box.y:g}",
+            width=f"{box.width:g}",
+            height=f"{box.height:g}",
+            rx=6,
+            class_=kind,
+        ),
+        _text(name, box.x + _PAD, box.y + 18, box.width - 2 * _PAD, f"name {kind}-name"),
+    )
+
+
+def _text(text: str, x: float, y: float, width: float, kind: str = "") -> Markup:
+    """Give a line of text, cut where it would leave its box; the whole of it is its title."""
+    most = int(width / _CHARACTER)
+    if len(text) <= most:
+        return tag("text", text, x=f"{x:g}", y=f"{y:g}", class_=kind or None)
+    cut = f"{text[: most - 1]}…"
+    return tag("text", tag("title", text), cut, x=f"{x:g}", y=f"{y:g}", class_=kind or None)
+
+
+def _node_box(box: _Box, index: int, contents: _Contents) -> Markup:
+    parts = [_frame(box, "node", f"node{index}")]
+    left, width, y = box.x + _PAD, box.width - 2 * _PAD, box.y + _HEAD
+    for line in contents.lines:
+        parts.append(_text(line, left, y + 13, width))
+        y += _LINE
+    rows = [("llc", text) for text in contents.caches] + [("gpu", text) for text in contents.gpus]
+    for kind, text in rows:
+        shape = {"x": f"{left - 6:g}", "y": f"{y:g}", "width": f"{width + 12:g}"}
+        parts.append(tag("rect", **shape, height=_ROW - 4, rx=3, class_=kind))
+        parts.append(_text(text, left, y + 14, width, f"{kind}-name"))
+        y += _ROW
+    return joined(*parts)
+
+
+# ---- links ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    line: Markup
+    label: Markup
+
+
+def _links(figures: _Figures, boxes: Sequence[_Box], nodes: Sequence[Sequence[int]]) -> list[_Link]:
+    """Give the links between boxes that stand side by side: crossing ones could not be read."""
+    found = [
+        (boxes[one], boxes[other], rate)
+        for other in range(len(boxes))
+        for one in range(other)
+        if boxes[one].is_beside(boxes[other])
+        and (rate := _slowest(figures, nodes[one], nodes[other])) is not None
+    ]
+    fastest = max((rate for _, _, rate in found), default=0.0)
+    return [_link(one, other, rate, rate / fastest) for one, other, rate in found]
+
+
+def _slowest(figures: _Figures, here: Sequence[int], there: Sequence[int]) -> float | None:
+    """Give the slowest of the best rates between two groups of nodes, either way; bytes per second."""
+    pairs = [(a, b) for a in here for b in there]
+    rates = [
+        figures.center("bandwidth", "read", node(source), node(target))
+        for source, target in pairs + [(b, a) for a, b in pairs]
+    ]
+    return min((rate for rate in rates if rate is not None), default=None)
+
+
+def _link(one: _Box, other: _Box, rate: float, share: float) -> _Link:
+    (x1, y1), (x2, y2) = one.middle, other.middle
+    # Two diagonals cross in one spot: their rates stand above and below it.
+    shift = 0.0 if one.row == other.row or one.column == other.column else 9.0
+    shift = -shift if x1 < x2 else shift
+    ends = {"x1": f"{x1:g}", "y1": f"{y1:g}", "x2": f"{x2:g}", "y2": f"{y2:g}"}
+    line = tag("line", **ends, stroke_width=f"{1 + 5 * share:.1f}", class_="link")
+    x, y = (x1 + x2) / 2, (y1 + y2) / 2 + 4 + shift
+    label = tag("text", scale("B/s").text(rate), x=f"{x:g}", y=f"{y:g}", class_="rate")
+    return _Link(line, label)
