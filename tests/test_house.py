@@ -39,12 +39,14 @@ LAYERS = (
     "journal",
     "stop",
     "worker",
-    "measure",
+    "runner",
+    "session",
     "cost",
     "compare",
     "report",
     "export",
     "imports",
+    "api",
     "exit",
     "output",
     "commands",
@@ -149,4 +151,4 @@ def test_what_reads_a_file_never_touches_the_kernels(name: str) -> None:
     code = f"import pkgutil, numamicro.{name} as top\n"
     code += "for found in pkgutil.walk_packages(getattr(top, '__path__', []), top.__name__ + '.'):"
     code += " __import__(found.name)\n"
-    assert loaded_by(code).isdisjoint({"numamicro._cpu", "numamicro.worker", "numamicro.measure"})
+    assert loaded_by(code).isdisjoint({"numamicro._cpu", "numamicro.worker", "numamicro.runner"})

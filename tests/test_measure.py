@@ -13,11 +13,11 @@ import pytest
 from numamicro.case import Case, Place, Route, node
 from numamicro.journal import Journal
 from numamicro.matrix import Measurement, State
-from numamicro.measure import Runner
 from numamicro.plan import make_plan
 from numamicro.probes import Probe
 from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.probe import cache_floor, node_routes
+from numamicro.runner import Runner
 from numamicro.topology import Machine, NumaNode, discover
 from numamicro.units import MIB
 from numamicro.wishes import Level, Wishes

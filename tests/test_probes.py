@@ -10,13 +10,13 @@ import pytest
 from numamicro.case import PlaceSet, Route, node
 from numamicro.journal import Journal
 from numamicro.matrix import Measurement, State
-from numamicro.measure import Runner
 from numamicro.plan import Priority, make_plan
 from numamicro.probes import PROBES, Probe
 from numamicro.probes.bandwidth import VARIANTS
 from numamicro.probes.loaded import DELAYS
 from numamicro.probes.probe import cache_floor, node_routes
 from numamicro.probes.together import PAIRINGS, Together
+from numamicro.runner import Runner
 from numamicro.topology import Machine, discover
 from numamicro.units import KIB, MIB
 from numamicro.wishes import DEFAULT, QUICK, THOROUGH, Level, Wishes

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numamicro import __version__, output
+from numamicro import output
+from numamicro.commands.asked import model_of
 from numamicro.commands.options import add_format, parse_numbers
 from numamicro.commands.show import print_matrix
 from numamicro.errors import NumamicroError
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from numamicro.cost.model import ModelSpec
     from numamicro.journal import Journal
-    from numamicro.matrix import CostMatrix, Header
-    from numamicro.measure import Progress
+    from numamicro.matrix import CostMatrix
     from numamicro.plan import Plan
+    from numamicro.runner import Progress
     from numamicro.topology import Machine
     from numamicro.wishes import Wishes
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     from numamicro.topology import discover
 
     wishes = _wishes(arguments)
-    model = _model(arguments)
+    model = model_of(arguments)  # one that is none is refused before anything is measured
     machine = discover()
     plan = make_plan(machine, wishes, all_probes())
     if arguments.list:
@@ -147,17 +148,6 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
     )
 
 
-def _model(arguments: argparse.Namespace) -> ModelSpec | None:
-    """Give the model that was named; one that is none is refused before anything is measured."""
-    from numamicro.cost.sources import find_model
-
-    if arguments.model is None:
-        if arguments.quant is not None:
-            raise NumamicroError("--quant says the formats of a model: name one with --model")
-        return None
-    return find_model(arguments.model, arguments.quant)
-
-
 def _measure(
     plan: Plan,
     machine: Machine,
@@ -166,13 +156,12 @@ def _measure(
     model: ModelSpec | None,
 ) -> int:
     from numamicro.journal import Journal
-    from numamicro.matrix import CostMatrix
-    from numamicro.measure import Runner
-    from numamicro.plausibility import judged
     from numamicro.report.token import closing_line
+    from numamicro.runner import Runner
+    from numamicro.session import header_of, matrix_of
     from numamicro.stop import StopRequest
 
-    header = _header(plan, machine, arguments.label)
+    header = header_of(plan, machine, arguments.label)
     journal = Journal(_beside(target))
     identity = {
         "plan": header.plan,
@@ -192,8 +181,7 @@ def _measure(
     with stop.listening():
         with _progress(arguments.quiet) as observe:
             finished = Runner(plan, machine, journal, observe, stop).run()
-        cells = judged(plan.in_order(journal.fold()), machine, _peak(header))
-        matrix = CostMatrix(header, cells)
+        matrix = matrix_of(header, plan, journal)
         unsaved = _save(matrix, journal, target, finished=finished)
         print_matrix(matrix, arguments.format, "numamicro doctor")
         if arguments.format != "json":
@@ -203,42 +191,6 @@ def _measure(
     if stop.signum is not None and not finished:
         return Exit.SIGNAL + stop.signum
     return status_of(matrix)
-
-
-def _header(plan: Plan, machine: Machine, label: str | None) -> Header:
-    from datetime import UTC, datetime
-
-    from numamicro.identity import boot_id, machine_id
-    from numamicro.matrix import Header
-    from numamicro.setting import read_setting
-
-    wishes = plan.wishes
-    return Header(
-        tool=f"numamicro {__version__}",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        origin="measured",
-        machine=machine,
-        label=label,
-        machine_id=machine_id(),
-        boot_id=boot_id(),
-        setting=read_setting(),
-        plan={
-            "level": wishes.level.name,
-            "processes": wishes.level.processes,
-            "samples": wishes.level.samples,
-            "seed": wishes.seed,
-            "only": list(wishes.only),
-            "nodes": list(wishes.nodes),
-            "threads": list(wishes.threads),
-            "memory": wishes.memory,
-        },
-        budget=wishes.budget,
-    )
-
-
-def _peak(header: Header) -> float | None:
-    peak = header.setting.get("memory.peak")
-    return float(peak) if isinstance(peak, int) else None
 
 
 def _save(

@@ -46,20 +46,31 @@ def ok_cells(matrix: CostMatrix) -> dict[tuple[str, AnyPlace, AnyPlace], list[Ce
 
 
 def _cell(cell: Measurement, origin: str) -> Cell | None:
+    figure = figure_of(cell, origin)
+    return Cell(cell.case, figure, cell.unit) if figure else None
+
+
+def figure_of(cell: Measurement, origin: str) -> Figure | None:
+    """Give the figure of a cell with its interval; None where it has none.
+
+    Parameters
+    ----------
+    origin : str
+        That of the file, for a cell that has none of its own.
+    """
     summary = cell.summary()
     if summary is None or not summary.center:
         return None
     low = summary.minimum if summary.low is None else summary.low
     high = summary.maximum if summary.high is None else summary.high
     # The interval is of pooled samples and the centre of processes: they need not enclose it.
-    figure = Figure(
+    return Figure(
         summary.center,
         min(low, summary.center),
         max(high, summary.center),
         cell.case.key,
         cell.origin or origin,
     )
-    return Cell(cell.case, figure, cell.unit)
 
 
 _MEANINGS = {

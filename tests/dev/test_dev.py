@@ -224,6 +224,26 @@ def test_root_gets_the_emulator_installed_once(stage: Stage) -> None:
     assert stage.new_calls() == ["-m tests.vm"]
 
 
+def test_root_gets_the_browser_of_the_tests_installed_once(stage: Stage) -> None:
+    be_root(stage)
+    stage.has("lists")
+    stage.run("test")
+    *_, install, tests = stage.new_calls()
+    assert install.endswith(" chromium")
+    assert tests == "-m pytest"
+    stage.add("chromium", "#!/bin/sh\n")
+    stage.run("test")
+    assert stage.new_calls() == ["-m pytest"]
+
+
+def test_a_report_brings_what_draws_its_curves(stage: Stage) -> None:
+    stage.run("matrix")
+    stage.new_calls()
+    assert stage.run("report", "a.json", "-o", "a.html").stdout.startswith("<report><a.json>")
+    (group,) = stage.new_calls()
+    assert group.endswith("pyproject.toml:report")
+
+
 def test_bench_runs_from_the_checkout(stage: Stage) -> None:
     assert stage.run("bench", "--pairs", "3").returncode == 0
     assert stage.new_calls()[-1] == "-m bench --pairs 3"

@@ -16,13 +16,41 @@ from tests.examples import matrix as pairs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numamicro.topology import Machine
+
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 """What a file of somebody else's may hold."""
 
 
 def large() -> CostMatrix:
-    """Give eight nodes and eight GPUs."""
-    return rig(8, 8)
+    """Give eight nodes in two packages, and eight GPUs: what is in the other package is dear."""
+    whole = rig(8, 8, remote=32e9)
+    old = whole.header.machine
+    cpus = tuple(replace(cpu, package=(cpu.node or 0) // 4) for cpu in old.cpus)
+    machine = replace(old, cpus=cpus, cpu_model="Simulated, 8 nodes, 8 GPUs")
+    times = {"local": 95e-9, "same-package": 120e-9, "other-package": 215e-9}
+    cells = [_moved(cell, machine) for cell in whole.measurements]
+    cells += [
+        _timed(load_case(a, b), "s", 1000 * times[machine.locality(node(a), node(b))], 1000)
+        for a in range(8)
+        for b in range(8)
+    ]
+    return CostMatrix(replace(whole.header, machine=machine), tuple(cells))
+
+
+def _moved(cell: Measurement, machine: Machine) -> Measurement:
+    """Make reads from another package take twice their time."""
+    route = cell.case.route
+    if (
+        cell.case.probe != "bandwidth"
+        or machine.locality(route.source, route.target) != "other-package"
+    ):
+        return cell
+    runs = tuple(
+        replace(run, samples=tuple(s._replace(seconds=2 * s.seconds) for s in run.samples))
+        for run in cell.runs
+    )
+    return replace(cell, runs=runs)
 
 
 def small() -> CostMatrix:

@@ -6,7 +6,7 @@ import itertools
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -59,8 +59,8 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Callable[..., T
     faults: list[str] = []
     contexts = []
 
-    def open_tab(name: str, width: int = 1280, **options: object) -> Tab:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)  # type: ignore[arg-type]
+    def open_tab(name: str, width: int = 1280, **options: Any) -> Tab:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         tab = context.new_page()
         tab.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
