@@ -121,7 +121,9 @@ def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 def test_a_file_is_read_without_numpy_and_kernels(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     write_matrix(matrix(), path)
-    loaded = loaded_by(f"import numamicro\nnumamicro.load({str(path)!r}).bandwidth('node0', 'node1')")
+    loaded = loaded_by(
+        f"import numamicro\nnumamicro.load({str(path)!r}).bandwidth('node0', 'node1')"
+    )
     assert "numamicro.api" in loaded
     assert loaded.isdisjoint({"numpy", "tabulate", "numamicro._cpu", "numamicro.runner"})
 

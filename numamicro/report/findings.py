@@ -46,7 +46,7 @@ def render_findings(
     style : str
         plain, or one of tabulate's.
     """
-    blocks = [_heading(findings)]
+    blocks = [findings_heading(findings)]
     if findings:
         blocks.append(_blocks(findings) if style == "plain" else _table(findings, style))
     if unknown:
@@ -54,7 +54,8 @@ def render_findings(
     return "\n\n".join(blocks) + "\n"
 
 
-def _heading(findings: Sequence[Finding]) -> str:
+def findings_heading(findings: Sequence[Finding]) -> str:
+    """Say how many findings of each severity there are."""
     if not findings:
         return "Nothing found that spoils or limits figures here"
     counts = [(sum(f.severity is kind for f in findings), kind) for kind in Severity]

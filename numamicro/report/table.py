@@ -264,8 +264,8 @@ def legend(matrix: CostMatrix) -> str:
 
 
 def _best_cells(table: Table) -> Iterator[tuple[Table, Measurement]]:
-    for route in {cell.case.route for cell in table.cells}:
-        if best := best_of(table.at(route.source, route.target)):
+    for cells in table.by_route.values():
+        if best := best_of(cells):
             yield table, best
 
 

@@ -31,7 +31,7 @@ def closing_line(matrix: CostMatrix, model: ModelSpec | None) -> str:
         None: the first of USUAL that fits.
     """
     try:
-        return _line(usual_advice(matrix, model)[0])
+        return advice_line(usual_advice(matrix, model)[0])
     except NumamicroError as error:
         return f"A token: not predicted: {error}"
 
@@ -61,7 +61,8 @@ def _named(name: str, quant: str) -> ModelSpec:
     return preset(name, quant).renamed(f"{name} {quant}")
 
 
-def _line(advice: Advice) -> str:
+def advice_line(advice: Advice) -> str:
+    """Say what a token takes where it is placed best and where it is placed worst."""
     best, worst = advice.best, advice.worst
     line = f"A token of {best.model.name} here: {_told(best.decode.seconds)}"
     if worst.placement == best.placement:

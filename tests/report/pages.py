@@ -10,7 +10,7 @@ from numamicro.finding import Finding, Severity
 from numamicro.matrix import CostMatrix, Measurement, Run, Sample, State
 from numamicro.topology import Note
 from tests.cost.rigs import rig
-from tests.examples import load_case, read_case
+from tests.examples import load_case
 from tests.examples import matrix as pairs
 
 if TYPE_CHECKING:
@@ -60,7 +60,10 @@ def small() -> CostMatrix:
         load_case(0, 8, pages="small"), "s", State.WAIVED, Note("no-kernel", "nothing here can")
     )
     void = Measurement(
-        read_case(8, 8, threads=2), "B/s", State.VOID, Note("misplaced", f"pages strayed {MARKUP}")
+        Case.of("bandwidth", "copy", Route(node(8), node(8))),
+        "B/s",
+        State.VOID,
+        Note("misplaced", f"pages strayed {MARKUP}"),
     )
     machine = replace(
         whole.header.machine,

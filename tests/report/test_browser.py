@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,7 +84,7 @@ def scroll_through(tab: Tab) -> None:
     for place in tab.locator("h2, .chart").all():
         place.scroll_into_view_if_needed()
     tab.wait_for_function(
-        "[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg'))"
+        "() => [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg'))"
     )
 
 
@@ -145,7 +144,7 @@ def test_a_table_can_be_copied_as_a_spreadsheet_takes_it(opened: Callable[..., T
     tab.locator(".matrices button.copy").first.click()
     lines = tab.evaluate("navigator.clipboard.readText()").splitlines()
     assert lines[0].split("\t") == ["", "node0", "node8"]
-    assert lines[1].split("\t") == ["node0", "40.0 1T", "20.0 1T"]
+    assert lines[1].split("\t") == ["node0", "40.0", "20.0"]
 
 
 @pytest.mark.parametrize("name", ["small", "large"])
@@ -155,7 +154,7 @@ def test_no_page_is_wider_than_its_window(opened: Callable[..., Tab], name: str)
     for width in (1280, 400):
         tab.set_viewport_size({"width": width, "height": 900})
         # Charts follow a moment later.
-        tab.wait_for_function(f"document.documentElement.scrollWidth <= {width}")
+        tab.wait_for_function(f"() => document.documentElement.scrollWidth <= {width}")
 
 
 CONTRAST = """() => {
@@ -200,14 +199,13 @@ def test_eight_nodes_and_eight_gpus_open_at_once(
     opened: Callable[..., Tab], pages: dict[str, Path]
 ) -> None:
     assert pages["large"].stat().st_size < 6_000_000
-    fastest = 60.0
-    for _ in range(3):
+    # The fastest of a few: other programs may be at work beside.
+    for _ in range(5):
         tab = opened("large")
-        navigation = "performance.getEntriesByType('navigation')[0].loadEventEnd"
-        tab.wait_for_function(f"{navigation} > 0")
-        fastest = min(fastest, tab.evaluate(navigation) / 1000)
-        time.sleep(0.5)
-    assert fastest < 2
+        ended = tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+        if 0 < ended < 2000:
+            return
+    pytest.fail("no page opened within 2 s")
 
 
 def test_pictures_have_words(opened: Callable[..., Tab]) -> None:

@@ -75,6 +75,8 @@ def test_a_cell_without_a_figure_says_why() -> None:
     page = Page(render_page(small()))
     told = [cell["data-more"] or "" for cell in page.cells if "data-value" not in cell]
     assert any("waived: nothing here can" in text for text in told)
+    assert any("void: pages strayed" in text for text in told)
+    assert "[2] pages strayed" in render_page(small())
 
 
 def test_nothing_of_a_file_becomes_markup() -> None:

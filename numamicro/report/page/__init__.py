@@ -7,6 +7,7 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from numamicro.errors import NumamicroError
 from numamicro.report.figures import Footnotes
 from numamicro.report.page.curves import Charts, curve_figures
 from numamicro.report.page.facts import findings_section, notes_section, setting_section
@@ -15,6 +16,7 @@ from numamicro.report.page.machine import machine_figure
 from numamicro.report.page.markup import Markup, data, joined, tag
 from numamicro.report.page.token import token_section
 from numamicro.report.table import heading
+from numamicro.report.token import advice_line, usual_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +40,13 @@ def render_page(matrix: CostMatrix, model: ModelSpec | None = None, library: str
         gives it; empty: they are tables alone.
     """
     footnotes, charts = Footnotes(), Charts()
+    verdict, token = _token(matrix, model)
     sections = [
         ("machine", "Machine", machine_figure(matrix)),
-        ("findings", "Findings", findings_section(matrix)),
-        ("token", "Cost of a token", token_section(matrix, model)),
         ("matrices", "Matrices", heat_tables(matrix, footnotes)),
+        ("token", "Cost of a token", token),
         ("curves", "Curves", curve_figures(matrix, footnotes, charts)),
+        ("findings", "Findings", findings_section(matrix)),
         ("notes", "How to read the figures", notes_section(matrix, footnotes)),
         ("setting", "Setting", setting_section(matrix)),
     ]
@@ -54,7 +57,7 @@ def render_page(matrix: CostMatrix, model: ModelSpec | None = None, library: str
         _head(matrix, [script, drawing]),
         tag(
             "body",
-            *_body(matrix, sections),
+            *_body(matrix, verdict, sections),
             data(charts.specs, "charts"),
             # As text, which the last script runs when it is needed.
             tag("script", Markup(drawing), type="text/plain", id="library") if drawing else None,
@@ -89,7 +92,19 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _body(matrix: CostMatrix, sections: Sequence[tuple[str, str, Markup]]) -> list[Markup]:
+def _token(matrix: CostMatrix, model: ModelSpec | None) -> tuple[str, Markup]:
+    """Give what a token costs in one line and as a section, or why that is not predicted."""
+    try:
+        advice, predictor = usual_advice(matrix, model)
+    except NumamicroError as error:
+        line = f"A token: not predicted: {error}"
+        return line, tag("p", line)
+    return advice_line(advice), token_section(advice, predictor)
+
+
+def _body(
+    matrix: CostMatrix, verdict: str, sections: Sequence[tuple[str, str, Markup]]
+) -> list[Markup]:
     machine, how = heading(matrix).split("\n", 1)
     links = [tag("a", name, href=f"#{id}") for id, name, _ in sections]
     origin = matrix.header.origin
@@ -102,6 +117,7 @@ def _body(matrix: CostMatrix, sections: Sequence[tuple[str, str, Markup]]) -> li
             tag("p", f"{origin} figures: no machine was measured here", class_="warning")
             if origin != "measured"
             else None,
+            tag("p", verdict, class_="verdict"),
             tag("nav", joined(*links, between=" "), aria_label="Sections"),
         ),
         tag(

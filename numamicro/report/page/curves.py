@@ -31,6 +31,7 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f
 _SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star")
 _MOST_LINES = 7
 """Lines that are shown at first; the legend brings the others."""
+_MOST_TICKS = 6
 _WIDE = 20.0
 """Values whose largest is so many times the smallest go on a logarithmic axis."""
 
@@ -141,7 +142,16 @@ def _charts_of(curves: Curves) -> Iterator[tuple[str, Chart]]:
             unit = next(iter(cells.values()))[0].unit
             by_unit.setdefault(unit, {})[name] = points
     for unit, lines in by_unit.items():
-        yield scale(unit).label, _chart(lines, curves.words, scale(unit).label)
+        chart = _chart(lines, curves.words, scale(unit).label)
+        chart["layout"]["xaxis"] |= _ticks(curves)
+        yield scale(unit).label, chart
+
+
+def _ticks(curves: Curves) -> Chart:
+    """Give some of a parameter's values as people write them: 64 KiB, not 66k."""
+    values = [value for value in curves.values if not isinstance(value, str)]
+    shown = values[:: -(-len(values) // _MOST_TICKS)]
+    return {"tickvals": shown, "ticktext": [curves.value_text(value) for value in shown]}
 
 
 def _against_each_other(curves: Curves) -> Lines:

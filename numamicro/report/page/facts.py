@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numamicro.doctor import diagnose, unknown
+from numamicro.report.findings import findings_heading
 from numamicro.report.page.heat import framed
 from numamicro.report.page.markup import Markup, joined, tag
 from numamicro.report.table import legend, notes_of
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
 
 def findings_section(matrix: CostMatrix) -> Markup:
     """Give the doctor's findings, gravest first, and what no rule could look at."""
-    header = matrix.header
-    found = diagnose(header.setting, header.machine)
-    missing = unknown(header.setting)
+    found = diagnose(matrix.header.setting, matrix.header.machine)
+    missing = unknown(matrix.header.setting)
     return joined(
-        tag("ul", *map(_finding, found), class_="findings")
-        if found
-        else tag("p", "Nothing found that spoils or limits figures here."),
+        tag("p", findings_heading(found)),
+        tag("ul", *map(_finding, found), class_="findings") if found else None,
         tag("p", f"Not told here, so that nothing is said of it: {', '.join(missing)}")
         if missing
         else None,

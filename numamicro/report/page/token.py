@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from numamicro.cost.advise import Ranked
 from numamicro.cost.launch import launch_line
 from numamicro.cost.verdict import domains, sentence
-from numamicro.errors import NumamicroError
 from numamicro.report.cost import (
     SHOWN,
     TERM_HEAD,
@@ -22,29 +21,22 @@ from numamicro.report.figures import Footnotes
 from numamicro.report.page.curves import COLORS, plain_table
 from numamicro.report.page.heat import framed
 from numamicro.report.page.markup import Markup, joined, tag
-from numamicro.report.token import usual_advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numamicro.cost.advise import Advice
-    from numamicro.cost.model import ModelSpec
     from numamicro.cost.predict import Predictor
     from numamicro.cost.terms import Term
-    from numamicro.matrix import CostMatrix
 
 _NUMBERED = re.compile(r"(node|gpu)\d+")
 _ROUNDING = 1e-9
 _ANY = {"node": "a node", "gpu": "a GPU"}
 
 
-def token_section(matrix: CostMatrix, model: ModelSpec | None) -> Markup:
-    """Give the section, or why nothing is predicted."""
-    try:
-        advice, predictor = usual_advice(matrix, model)
-    except NumamicroError as error:
-        return tag("p", f"Not predicted: {error}")
-    best, machine = advice.best, matrix.header.machine
+def token_section(advice: Advice, predictor: Predictor) -> Markup:
+    """Give the section of an advice, and of what predicted it."""
+    best, machine = advice.best, predictor.rates.machine
     launch = launch_line(best.placement, best.engine.name, machine, len(best.model.layers))
     return joined(
         tag("p", *_lines(cost_heading(best))),
