@@ -133,12 +133,17 @@ class Measurement:
         """Summarise the warm samples in the base unit; None unless the cell is ok."""
         if self.state is not State.OK:
             return None
-        groups = [
-            [sample.value(self.unit) for sample in run.samples]
+        groups = self.groups()
+        return summarise(groups) if groups else None
+
+    def groups(self) -> list[list[float]]:
+        """Give the warm samples in the base unit, by the process that took them."""
+        rate = is_rate(self.unit)
+        return [
+            [s.amount / s.seconds if rate else s.seconds / s.amount for s in run.samples]
             for run in self.runs
             if run.samples and run.temperature == "warm"
         ]
-        return summarise(groups) if groups else None
 
     @property
     def share(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import comb, exp, lgamma, log
+from math import comb, exp, inf, lgamma, log, log1p, nan, sqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -186,3 +186,250 @@ def edges(points: Sequence[tuple[int, float]]) -> list[int]:
             found.append(size)
         rising = steep
     return found
+
+
+# ---- tails ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A value that a share of all values stays below.
+
+    Parameters
+    ----------
+    low, high : float or None
+        95 % interval by order statistics; None where `n` is below :func:`fewest_for`.
+    """
+
+    share: float
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+    def __str__(self) -> str:
+        """Write as ``p99 of n=40, no interval``."""
+        interval = "" if self.low is not None else ", no interval"
+        return f"p{100 * self.share:g} of n={self.n}{interval}"
+
+
+def tail(values: Sequence[float], share: float) -> Tail:
+    """Give a quantile far from the middle, with the distribution-free interval that `n` allows."""
+    ordered = sorted(values)
+    ranks = _tail_ranks(len(ordered), share)
+    return Tail(
+        share,
+        quantile(ordered, share),
+        ordered[ranks[0]] if ranks else None,
+        ordered[ranks[1]] if ranks else None,
+        len(ordered),
+    )
+
+
+def fewest_for(share: float) -> int:
+    """Give the values that a 95 % interval of a tail takes: 72 for p95, 368 for p99."""
+    n = 1
+    while _tail_ranks(n, share) is None:
+        n += 1
+    return n
+
+
+@cache
+def _tail_ranks(n: int, share: float) -> tuple[int, int] | None:
+    # The quantile lies above the value of rank k when fewer than k + 1 of n values lie below it;
+    # each side may miss it with 2.5 %.
+    if n == 0 or share**n > 0.025 or (1 - share) ** n > 0.025:
+        return None
+    below, low, high = 0.0, 0, n - 1
+    for k in range(n):
+        below += exp(
+            lgamma(n + 1)
+            - lgamma(k + 1)
+            - lgamma(n - k + 1)
+            + k * log(share)
+            + (n - k) * log1p(-share)
+        )
+        if below <= 0.025:
+            low = k
+        if below >= 0.975:
+            high = k
+            break
+    return low, min(high, n - 1)
+
+
+# ---- Student's t ---------------------------------------------------------------------------------
+
+_TERMS = 100
+
+
+def _beta(x: float, a: float, b: float) -> float:
+    """Give the regularised incomplete beta function I_x(a, b), by its continued fraction
+    (DLMF 8.17.22), which converges fast below (a + 1) / (a + b + 2)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta(1 - x, b, a)
+    fraction = 1.0
+    for k in range(_TERMS, 0, -1):
+        m, odd = divmod(k, 2)
+        if odd:
+            part = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            part = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        fraction = 1 + part / fraction
+    front = lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x)
+    return exp(front) / a / fraction
+
+
+def two_sided(t: float, freedom: float) -> float:
+    """Give the chance that |t| is at least so large with these degrees of freedom."""
+    return _beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def t_quantile(chance: float, freedom: float) -> float:
+    """Give the t that |t| passes with this two-sided chance.
+
+    Degrees of freedom are rounded down to tenths: an interval is a little too wide, never too narrow.
+    """
+    return _t_quantile(chance, max(int(freedom * 10), 1))
+
+
+@cache
+def _t_quantile(chance: float, tenths: int) -> float:
+    low, high = 0.0, 1.0
+    while two_sided(high, tenths / 10) > chance:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        if two_sided(middle, tenths / 10) > chance:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+# ---- two sides -----------------------------------------------------------------------------------
+
+LEVEL = 0.05
+"""Intervals are of 1 - LEVEL, and so many false alarms are borne."""
+
+POWER = 0.8
+"""A change counts as one that could have been seen when it is found so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A difference of means: of logarithms, a ratio.
+
+    Parameters
+    ----------
+    shift : float
+        New less base.
+    error : float
+        Standard error of `shift`; NaN where nothing tells how far values scatter.
+    freedom : float
+        Degrees of freedom of `error`.
+    """
+
+    shift: float
+    error: float
+    freedom: float
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the shift by Student's t; None without degrees of freedom."""
+        if not self.freedom:
+            return None
+        half = t_quantile(LEVEL, self.freedom) * self.error
+        return self.shift - half, self.shift + half
+
+    @property
+    def p(self) -> float:
+        """Chance of such a shift where there is none; 1 without degrees of freedom."""
+        if not self.freedom:
+            return 1.0
+        if not self.error:
+            return float(self.shift == 0)
+        return two_sided(self.shift / self.error, self.freedom)
+
+    def reach(self, chance: float = LEVEL) -> float:
+        """Give the shift that a test with this chance of a false alarm finds with POWER."""
+        if not self.freedom:
+            return inf
+        found = t_quantile(2 * (1 - POWER), self.freedom)
+        return (t_quantile(chance, self.freedom) + found) * self.error
+
+
+def welch(base: Sequence[float], new: Sequence[float]) -> Effect:
+    """Compare means of two sides that may scatter differently (Welch, with Satterthwaite's degrees
+    of freedom). A side of one value leaves none."""
+    shift = _mean(new) - _mean(base)
+    if min(len(base), len(new)) < 2:
+        return Effect(shift, nan, 0.0)
+    parts = [(_variance(side) / len(side), len(side) - 1) for side in (base, new)]
+    total = sum(part for part, _ in parts)
+    if total <= 0:
+        return Effect(shift, 0.0, float(len(base) + len(new) - 2))
+    return Effect(shift, sqrt(total), total**2 / sum(part**2 / df for part, df in parts))
+
+
+def predicted(many: Sequence[float], few: Sequence[float]) -> Effect:
+    """Compare the mean of `few` values with what `many` let expect: a prediction interval.
+
+    Only `many` tell the scatter, so that `few` may be one.
+    """
+    error = sqrt(_variance(many) * (1 / len(many) + 1 / len(few)))
+    return Effect(_mean(few) - _mean(many), error, float(len(many) - 1))
+
+
+def scatter(*sides: Sequence[float]) -> float | None:
+    """Give the standard deviation within sides, pooled; None where no side has two values."""
+    freedom = sum(len(side) - 1 for side in sides if side)
+    if not freedom:
+        return None
+    squares = sum(_variance(side) * (len(side) - 1) for side in sides if len(side) > 1)
+    return sqrt(squares / freedom)
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Adjust p-values of one family so that any false alarm stays below the level (Holm)."""
+    adjusted, worst = [0.0] * len(chances), 0.0
+    for rank, index in enumerate(sorted(range(len(chances)), key=lambda i: chances[i])):
+        worst = max(worst, min(1.0, (len(chances) - rank) * chances[index]))
+        adjusted[index] = worst
+    return adjusted
+
+
+def trend(series: Sequence[Sequence[tuple[float, float]]]) -> Effect | None:
+    """Give the slope of values over time that several series have in common, each about its own mean.
+
+    Parameters
+    ----------
+    series : sequence of sequences of (time, value)
+
+    Returns
+    -------
+    Effect or None
+        `shift` is per unit of time; None where no degree of freedom or no time is left.
+    """
+    points: list[tuple[float, float]] = []
+    for each in series:
+        if each:
+            middle, level = _mean([time for time, _ in each]), _mean([value for _, value in each])
+            points += [(time - middle, value - level) for time, value in each]
+    freedom = len(points) - sum(1 for each in series if each) - 1
+    spread = sum(time * time for time, _ in points)
+    if freedom < 1 or not spread:
+        return None
+    slope = sum(time * value for time, value in points) / spread
+    rest = sum((value - slope * time) ** 2 for time, value in points)
+    return Effect(slope, sqrt(rest / freedom / spread), float(freedom))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)

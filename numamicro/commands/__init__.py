@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from numamicro.commands import (
     advise,
+    compare,
     doctor,
     export,
     import_,
@@ -17,4 +18,4 @@ from numamicro.commands import (
     topology,
 )
 
-COMMANDS = (matrix, show, report, predict, advise, export, import_, topology, doctor)
+COMMANDS = (matrix, show, report, predict, advise, compare, export, import_, topology, doctor)

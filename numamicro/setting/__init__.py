@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro import rights
+from numamicro.setting.facts import facts_of
 from numamicro.topology import environment
 from numamicro.topology.cpus import CPU
 from numamicro.topology.dimms import peak_of, read_dimms, summary_of
@@ -20,6 +21,8 @@ from numamicro.topology.sysfs import Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+__all__ = ["READERS", "facts_of", "is_volatile", "read_setting"]
 
 Value: TypeAlias = "str | int | None"
 Reader: TypeAlias = "Callable[[Tree], Value]"
@@ -63,6 +66,11 @@ def read_setting(root: str | Path = "/") -> dict[str, str | int | None]:
     """
     tree = Tree(os.fspath(root))
     return {key: read(tree) for key, read in READERS.items()}
+
+
+def is_volatile(key: str) -> bool:
+    """Tell whether a key moves by itself, so that a difference is none of the setting."""
+    return key.startswith("now.") or key == "vm.swap_used"
 
 
 def _text(path: str) -> Reader:

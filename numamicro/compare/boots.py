@@ -1,0 +1,266 @@
+"""Result files as boots: what is compared is one figure a boot, however many samples it has.
+
+Iterations within a process, and processes within a boot, share what that boot happened to be like.
+Pooled, they find differences that are not there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numamicro.compare.places import renumbered, same_gpus
+from numamicro.errors import NumamicroError
+from numamicro.file import read_matrix
+from numamicro.matrix import State
+from numamicro.stats import fewest_for, median, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numamicro.case import Case
+    from numamicro.matrix import CostMatrix, Header, Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What one boot brought for one case.
+
+    Parameters
+    ----------
+    figures : tuple of float
+        One a process, in the base unit; none where the cell has no figure.
+    samples : int
+        Timed samples behind them.
+    why : str or None
+        Why there is no figure.
+    """
+
+    unit: str
+    figures: tuple[float, ...] = ()
+    samples: int = 0
+    why: str | None = None
+
+    @property
+    def center(self) -> float | None:
+        """The figure of the boot: the median of its processes'."""
+        return median(self.figures) if self.figures else None
+
+    def joined(self, other: Value) -> Value:
+        """Give what two files of one boot brought together."""
+        figures = self.figures + other.figures
+        why = None if figures else self.why or other.why
+        return Value(self.unit, figures, self.samples + other.samples, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """One boot, or one run within a boot where runs are compared.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The files it was read from.
+    token : Value or None
+        Seconds of a model's token, one for each file; None where no model was named.
+    """
+
+    names: tuple[str, ...]
+    header: Header
+    values: dict[Case, Value] = field(repr=False)
+    token: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The boots of one setting."""
+
+    name: str
+    boots: tuple[Boot, ...]
+
+    @property
+    def first(self) -> Header:
+        """The header that stands for all of the side."""
+        return self.boots[0].header
+
+
+def files_of(names: Iterable[str]) -> list[Path]:
+    """Give the result files that names stand for; a folder stands for every .json file in it.
+
+    Raises
+    ------
+    NumamicroError
+        A folder holds none, or a file is named twice.
+    """
+    paths: list[Path] = []
+    for name in names:
+        path = Path(name)
+        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not found:
+            raise NumamicroError(f"{name} holds no result file: no name in it ends in .json")
+        paths += found
+    twice = {path for path in paths if sum(other == path for other in paths) > 1}
+    if twice:
+        raise NumamicroError(f"{min(twice)} is named twice on one side: name each file once")
+    return paths
+
+
+def read_side(
+    name: str,
+    paths: Sequence[Path],
+    *,
+    unit: str = "boot",
+    share: float = 0.5,
+    token: Callable[[CostMatrix], Value] | None = None,
+) -> Side:
+    """Read the files of one side, one after the other, and keep of each what is compared.
+
+    Parameters
+    ----------
+    name : str
+        base or new.
+    unit : str
+        boot: files of one boot count once. file: each file counts, and all are of one boot.
+    share : float
+        Which quantile of a process' samples is compared; 0.5 is the median.
+    token : callable, optional
+        Gives the seconds of a token from a matrix.
+
+    Raises
+    ------
+    NumamicroError
+        A file is no result file, or the files are not of one machine.
+    """
+    boots = [_boot_of(path, share, token) for path in paths]
+    _check_one_machine(name, boots)
+    return Side(name, tuple(boots if unit == "file" else _by_boot(boots)))
+
+
+def tail_words(side: Side, share: float) -> str:
+    """Say on how many samples a tail rests, and whether so many give it an interval of its own."""
+    fewest = min(
+        (value.samples for boot in side.boots for value in boot.values.values() if value.figures),
+        default=0,
+    )
+    needed = fewest_for(share)
+    lacking = f", no interval of its own (that takes {needed})" if fewest < needed else ""
+    return f"p{100 * share:g} of n={fewest} or more samples a boot{lacking}"
+
+
+def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
+    matrix = read_matrix(path)
+    values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
+    return Boot((str(path),), matrix.header, values, token(matrix) if token else None)
+
+
+def value_of(cell: Measurement, share: float = 0.5) -> Value:
+    """Give what a cell of one file brings to a comparison.
+
+    A median is taken of each process; a tail of all samples together, for one process has too few.
+    """
+    if cell.state is not State.OK:
+        return Value(
+            cell.unit, why=f"{cell.state}: {cell.reason.text if cell.reason else 'no why'}"
+        )
+    groups = cell.groups()
+    if not groups:
+        return Value(cell.unit, why="no warm samples")
+    pooled = [value for group in groups for value in group]
+    if share == 0.5:
+        figures = tuple(median(group) for group in groups)
+    else:
+        figures = (quantile(pooled, share),)
+    return Value(cell.unit, figures, len(pooled))
+
+
+def _by_boot(files: Iterable[Boot]) -> list[Boot]:
+    """Join files of one boot. Where no boot is told, all may be of one, and count once."""
+    boots: dict[str | None, Boot] = {}
+    for one in files:
+        boot = one.header.boot_id
+        boots[boot] = _joined(boots[boot], one) if boot in boots else one
+    return list(boots.values())
+
+
+def _joined(one: Boot, other: Boot) -> Boot:
+    values = dict(one.values)
+    for case, value in other.values.items():
+        values[case] = values[case].joined(value) if case in values else value
+    token = one.token.joined(other.token) if one.token and other.token else one.token
+    return Boot(one.names + other.names, one.header, values, token)
+
+
+def _check_one_machine(name: str, boots: Sequence[Boot]) -> None:
+    first = boots[0]
+    for other in boots[1:]:
+        why = differ(first.header, other.header)
+        if why:
+            raise NumamicroError(
+                f"the {name} side mixes what cannot be pooled: {first.names[0]} and "
+                f"{other.names[0]} differ in {why}"
+            )
+
+
+def differ(one: Header, other: Header) -> str | None:
+    """Say why figures of two files are no figures of one machine; None where they may be."""
+    pairs = (
+        ("origin", one.origin, other.origin),
+        ("machine", one.machine_id, other.machine_id),
+        ("CPU", one.machine.cpu_model, other.machine.cpu_model),
+        ("architecture", one.machine.architecture, other.machine.architecture),
+    )
+    for what, left, right in pairs:
+        # An id that a container hides tells neither this nor that.
+        if left != right and (what != "machine" or None not in (left, right)):
+            return f"their {what} ({left} and {right})"
+    if one.machine.hypervisor != other.machine.hypervisor:
+        left, right = (_ground(header) for header in (one, other))
+        return f"what they ran on ({left} and {right})"
+    return None
+
+
+def _ground(header: Header) -> str:
+    name = header.machine.hypervisor
+    return f"a virtual machine, {name}" if name else "bare metal"
+
+
+def shared_boots(base: Side, new: Side) -> int:
+    """Count the boots that stand on both sides."""
+    known = [{boot.header.boot_id for boot in side.boots} - {None} for side in (base, new)]
+    return len(known[0] & known[1])
+
+
+def by_case(side: Side) -> dict[Case, list[Value | None]]:
+    """Give the values of each case, one entry a boot; None where a boot has not tried it."""
+    table: dict[Case, list[Value | None]] = defaultdict(lambda: [None] * len(side.boots))
+    for index, boot in enumerate(side.boots):
+        for case, value in boot.values.items():
+            table[case][index] = value
+    return dict(table)
+
+
+def aligned(side: Side, base: Side) -> Side:
+    """Give a side whose GPUs have the numbers that the base's first boot gave them.
+
+    Numbers follow the bus, and a setting or another card renumbers it.
+    """
+    known = getattr(base.first.machine, "gpus", ())
+    boots = []
+    for boot in side.boots:
+        numbers = same_gpus(known, getattr(boot.header.machine, "gpus", ()))
+        if any(old != new for old, new in numbers.items()) or len(numbers) < len(known):
+            values = {_renamed(case, numbers): value for case, value in boot.values.items()}
+            boot = replace(boot, values=values)
+        boots.append(boot)
+    return replace(side, boots=tuple(boots))
+
+
+def _renamed(case: Case, numbers: dict[int, int]) -> Case:
+    route = replace(
+        case.route,
+        source=renumbered(case.route.source, numbers),
+        target=renumbered(case.route.target, numbers),
+    )
+    return replace(case, route=route)
