@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import math
 import os
 import stat
 import time
-from functools import partial
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -39,6 +41,10 @@ _LEAST_SECONDS = 1e-15
 _MOST_BYTES = 1 << 30
 _PIECE_BYTES = 1 << 20
 """Far more than any machine's result, and less than would fill a memory."""
+_PLAIN = (str, bool, type(None))
+_SIZELESS = frozenset({dict, list, *_PLAIN})
+"""Types of which no value is too large."""
+_STATES = {state.value: state for state in State}
 _NAMES: dict[type, str] = {
     dict: "an object",
     list: "a list",
@@ -211,7 +217,23 @@ def read_matrix(path: Path) -> CostMatrix:
     NumamicroError
         It cannot be read, is cut short, is newer than this program, or lacks a key.
     """
-    return matrix_from_json(_parsed(_text_of(path), path), str(path))
+    with no_collector():
+        return matrix_from_json(_parsed(_text_of(path), path), str(path))
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Keep the cycle collector still: it would walk all of a growing result again and again.
+
+    What is read has no cycles, and goes when nobody holds it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _text_of(path: Path) -> str:
@@ -236,12 +258,13 @@ def _read_at_most(file: BinaryIO, most: int) -> bytearray:
 
 
 def _parsed(text: str, path: Path) -> object:
+    refuse = partial(_refuse, str(path))
     try:
-        return json.loads(
-            text,
-            parse_constant=partial(_refuse, str(path)),
-            parse_float=partial(_finite, str(path)),
-        )
+        document = json.loads(text, parse_constant=refuse)
+        if _overflows(document):
+            # Once more, to name the number; to look at each while reading would take as long again.
+            json.loads(text, parse_constant=refuse, parse_float=partial(_finite, str(path)))
+        return document
     except json.JSONDecodeError as error:
         raise NumamicroError(f"{path} is no {_fault(text, error)}") from error
     except (RecursionError, ValueError) as error:
@@ -256,6 +279,16 @@ def _fault(text: str, error: json.JSONDecodeError) -> str:
     if whole.startswith("{") and not (whole.endswith("}") and text[error.pos :].strip()):
         return f"complete result file: its JSON breaks off at line {error.lineno}"
     return f"result file: line {error.lineno} is not JSON"
+
+
+def _overflows(document: object) -> bool:
+    """Tell whether a number that no float holds stands anywhere but in the cells, where each number
+    is looked at by what takes it."""
+    if isinstance(document, dict):
+        return any(_overflows(value) for key, value in document.items() if key != "measurements")
+    if isinstance(document, list):
+        return any(map(_overflows, document))
+    return isinstance(document, float) and math.isinf(document)
 
 
 def _refuse(where: str, constant: str) -> NoReturn:
@@ -351,8 +384,8 @@ def case_from_json(document: object, where: str) -> Case:
             _take(cell, "probe", str, where),
             _take(cell, "operation", str, where),
             Route(
-                parse_place(_take(route, "source", str, where)),
-                parse_place(_take(route, "target", str, where)),
+                _place(_take(route, "source", str, where)),
+                _place(_take(route, "target", str, where)),
                 None if via is None else _single_place(via),
                 _take(route, "mover", str, where),
             ),
@@ -363,8 +396,12 @@ def case_from_json(document: object, where: str) -> Case:
         raise NumamicroError(text if text.startswith(where) else f"{where}: {text}") from error
 
 
+_place = lru_cache(maxsize=4096)(parse_place)
+"""Thousands of cells name a few places."""
+
+
 def _single_place(text: str) -> Place:
-    place = parse_place(text)
+    place = _place(text)
     if isinstance(place, Place):
         return place
     raise NumamicroError(f"{text!r:.60} is several places where one is meant")
@@ -379,7 +416,7 @@ def run_from_json(document: object, where: str) -> Run:
         temperature=_take(run, "temperature", str, where),
         state=_state(run, where),
         reason=_reason_from_json(run.get("reason"), f"{where}.reason"),
-        samples=tuple(_samples_from_json(_take(run, "samples", list, where), where)),
+        samples=_samples_from_json(_take(run, "samples", list, where), where),
         placement=None
         if placement is None
         else _placement_from_json(placement, f"{where}.placement"),
@@ -392,21 +429,29 @@ def run_from_json(document: object, where: str) -> Run:
     )
 
 
-def _samples_from_json(samples: list[Any], where: str) -> Iterator[Sample]:
-    for index, sample in enumerate(samples):
-        if not _is_sample(sample):
-            raise NumamicroError(
-                f"{where}.samples[{index}] is not [seconds, amount, repetitions], all above zero"
-            )
-        yield Sample(float(sample[0]), sample[1], sample[2])
+def _samples_from_json(samples: list[Any], where: str) -> tuple[Sample, ...]:
+    if not _are_samples(samples):
+        index = next(i for i, sample in enumerate(samples) if not _are_samples([sample]))
+        raise NumamicroError(
+            f"{where}.samples[{index}] is not [seconds, amount, repetitions], all above zero"
+        )
+    return tuple(Sample(float(seconds), *counts) for seconds, *counts in samples)
 
 
-def _is_sample(document: object) -> bool:
+def _are_samples(samples: list[Any]) -> bool:
+    """Tell whether all are samples, looking at a column at a time: files hold millions of them."""
+    if not samples:
+        return True
+    if {*map(type, samples)} != {list} or {*map(len, samples)} != {3}:
+        return False
+    seconds, amounts, repetitions = zip(*samples, strict=True)
     return (
-        isinstance(document, list)
-        and [type(value) for value in document] in ([float, int, int], [int, int, int])
-        and all(0 < value < _MOST for value in document)
-        and document[0] >= _LEAST_SECONDS
+        {*map(type, seconds)} <= {float, int}
+        and {*map(type, amounts), *map(type, repetitions)} == {int}
+        and min(seconds) >= _LEAST_SECONDS
+        and min(amounts) > 0
+        and min(repetitions) > 0
+        and max(max(seconds), max(amounts), max(repetitions)) < _MOST
     )
 
 
@@ -426,7 +471,9 @@ def _placement_from_json(placement: Json, where: str) -> Placement:
 
 
 def _share(placement: Json, key: str, where: str) -> float | None:
-    share = _maybe(placement, key, (int, float), where)
+    share = placement.get(key)
+    if type(share) is not float:
+        share = _maybe(placement, key, (int, float), where)
     if share is not None and not 0 <= share <= 1:
         raise NumamicroError(f"{where}: key '{key}' is not within 0 and 1")
     return None if share is None else float(share)
@@ -441,22 +488,27 @@ def _reason_from_json(document: object, where: str) -> Note | None:
 
 def _state(document: Json, where: str) -> State:
     text = _take(document, "state", str, where)
-    try:
-        return State(text)
-    except ValueError as error:
-        raise NumamicroError(f"{where}: {text!r:.60} is no state of a cell") from error
+    state = _STATES.get(text)
+    if state is None:
+        raise NumamicroError(f"{where}: {text!r:.60} is no state of a cell")
+    return state
 
 
 def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
     if key not in document:
         raise NumamicroError(f"{where}: key '{key}' is missing")
-    return _as(document[key], kind, f"{where}: key '{key}'")
+    value = document[key]
+    # Nearly every value is what it should be, and a sentence on where it stands takes longer.
+    if type(value) is kind and (kind in _SIZELESS or (kind is int and -_MOST < value < _MOST)):
+        return value
+    return _as(value, kind, f"{where}: key '{key}'")
 
 
 def _plain(document: Mapping[str, Any], key: str, where: str) -> Json:
     values: Json = _take(document, key, dict, where)
     for name, value in values.items():
-        _as(value, (int, float, str, bool, type(None)), f"{where}: {key}[{name!r:.60}]")
+        if type(value) not in _PLAIN:
+            _as(value, (int, float, *_PLAIN), f"{where}: {key}[{name!r:.60}]")
     return values
 
 

@@ -259,7 +259,7 @@ def _tail_ranks(n: int, share: float) -> tuple[int, int] | None:
 
 # ---- Student's t ---------------------------------------------------------------------------------
 
-_TERMS = 100
+_TERMS = 60
 
 
 def _beta(x: float, a: float, b: float) -> float:
@@ -299,7 +299,7 @@ def _t_quantile(chance: float, tenths: int) -> float:
     low, high = 0.0, 1.0
     while two_sided(high, tenths / 10) > chance:
         low, high = high, 2 * high
-    for _ in range(50):
+    for _ in range(40):
         middle = (low + high) / 2
         if two_sided(middle, tenths / 10) > chance:
             low = middle

@@ -11,11 +11,8 @@ from numamicro.errors import NumamicroError
 from numamicro.exit import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numamicro.compare import Comparison, Options
-    from numamicro.compare.boots import Value
-    from numamicro.matrix import CostMatrix
+    from numamicro.compare.token import TokenOf
 
 _EXAMPLES = """\
 examples:
@@ -116,29 +113,15 @@ def options_of(arguments: argparse.Namespace, unit: str, changed: str | None) ->
     )
 
 
-def _token(name: str | None, quant: str | None) -> Callable[[CostMatrix], Value] | None:
-    from numamicro.compare.boots import Value
-
+def _token(name: str | None, quant: str | None) -> TokenOf | None:
     if name is None:
         if quant is not None:
             raise NumamicroError("--quant says the formats of a model: name one with --model")
         return None
-    from numamicro.cost.advise import advise
-    from numamicro.cost.placement import Load, engine
-    from numamicro.cost.predict import Predictor
-    from numamicro.cost.rates import Rates
+    from numamicro.compare.token import TokenOf
     from numamicro.cost.sources import find_model
 
-    model = find_model(name, quant)
-
-    def seconds(matrix: CostMatrix) -> Value:
-        try:
-            predictor = Predictor(model, Load(), engine("llama.cpp"), Rates(matrix, assume=True))
-            return Value("s", (advise(predictor).best.decode.seconds,))
-        except NumamicroError as error:
-            return Value("s", why=str(error))
-
-    return seconds
+    return TokenOf(find_model(name, quant))
 
 
 def print_comparison(comparison: Comparison, style: str, *, every: bool = False) -> int:

@@ -6,16 +6,19 @@ Pooled, they find differences that are not there.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numamicro.compare.places import renumbered, same_gpus
 from numamicro.errors import NumamicroError
-from numamicro.file import read_matrix
+from numamicro.file import no_collector, read_matrix
 from numamicro.matrix import State
 from numamicro.stats import fewest_for, median, quantile
+from numamicro.units import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -133,7 +136,7 @@ def read_side(
     NumamicroError
         A file is no result file, or the files are not of one machine.
     """
-    boots = [_boot_of(path, share, token) for path in paths]
+    boots = _read_all(paths, partial(_boot_of, share=share, token=token))
     _check_one_machine(name, boots)
     return Side(name, tuple(boots if unit == "file" else _by_boot(boots)))
 
@@ -149,10 +152,31 @@ def tail_words(side: Side, share: float) -> str:
     return f"p{100 * share:g} of n={fewest} or more samples a boot{lacking}"
 
 
+def _read_all(paths: Sequence[Path], read: Callable[[Path], Boot]) -> list[Boot]:
+    """Read files; many and large ones by as many processes as there are CPUs."""
+    workers = min(len(os.sched_getaffinity(0)), len(paths))
+    if workers > 1 and sum(_size(path) for path in paths) > _WORTH_A_POOL:
+        from concurrent.futures import ProcessPoolExecutor
+
+        with ProcessPoolExecutor(workers) as pool:
+            return list(pool.map(read, paths))
+    return [read(path) for path in paths]
+
+
+_WORTH_A_POOL = 16 * MIB
+"""Bytes of result files that take longer to read than processes take to start."""
+
+
+def _size(path: Path) -> int:
+    # What cannot be asked for its size cannot be read either, and that is said then.
+    return path.stat().st_size if path.is_file() else 0
+
+
 def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
-    matrix = read_matrix(path)
-    values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
-    return Boot((str(path),), matrix.header, values, token(matrix) if token else None)
+    with no_collector():
+        matrix = read_matrix(path)
+        values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
+        return Boot((str(path),), matrix.header, values, token(matrix) if token else None)
 
 
 def value_of(cell: Measurement, share: float = 0.5) -> Value:
