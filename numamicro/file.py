@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import json
 import math
-import os
-import stat
-import time
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from numamicro.case import Case, Place, Route, parse_place
 from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
+from numamicro.saving import save
 from numamicro.topology import Machine, Note
 from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 SCHEMA = 1
 """Version of the file that this program writes."""
-
-READER_SECONDS = 3.0
-"""How long an output that is a pipe may be without a reader."""
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From a version to the function that turns its document into the next version's."""
@@ -149,61 +142,7 @@ def write_matrix(matrix: CostMatrix, path: Path) -> None:
     NumamicroError
         It cannot be written (read-only folder, full disk).
     """
-    write_text(matrix_text(matrix), path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a text so that `path` holds either all of it or what it held before.
-
-    Raises
-    ------
-    NumamicroError
-        It cannot be written (read-only folder, full disk).
-    """
-    try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            _write_through(path, text)  # a pipe or a device cannot be renamed over
-        else:
-            _replace(Path(os.path.realpath(path)), text)  # a link stays a link
-    except OSError as error:
-        raise NumamicroError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _write_through(path: Path, text: str) -> None:
-    with os.fdopen(_open_for_reader(path), "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _open_for_reader(path: Path) -> int:
-    """Open a pipe or a device. A pipe's reader may come a moment later, but not never."""
-    end = time.monotonic() + READER_SECONDS
-    while True:
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
-        else:
-            os.set_blocking(handle, True)
-            return handle
-
-
-def _replace(path: Path, text: str) -> None:
-    # A name of its own, and short: the output's may be as long as a name can be.
-    beside = path.with_name(f".numamicro-{os.getpid()}-{token_hex(4)}.tmp")
-    file = beside.open("x", encoding="utf-8")
-    try:
-        with file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            if path.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    save(matrix_text(matrix), path)
 
 
 # ---- reading -------------------------------------------------------------------------------------

@@ -17,7 +17,10 @@ from numamicro.setting import read_setting
 from numamicro.topology import discover
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numamicro.plan import Plan
+    from numamicro.setting.words import Value
     from numamicro.topology import Machine
     from numamicro.wishes import Wishes
 
@@ -38,8 +41,16 @@ def measured(wishes: Wishes, label: str | None = None) -> CostMatrix:
     return matrix_of(header, plan, journal)
 
 
-def header_of(plan: Plan, machine: Machine, label: str | None) -> Header:
-    """Give the header of a run that begins now."""
+def header_of(
+    plan: Plan, machine: Machine, label: str | None, attributes: Mapping[str, Value] | None = None
+) -> Header:
+    """Give the header of a run that begins now.
+
+    Parameters
+    ----------
+    attributes : mapping, optional
+        Of the firmware, from a file: they join what is read here of the setting.
+    """
     wishes = plan.wishes
     return Header(
         tool=f"numamicro {__version__}",
@@ -49,7 +60,7 @@ def header_of(plan: Plan, machine: Machine, label: str | None) -> Header:
         label=label,
         machine_id=machine_id(),
         boot_id=boot_id(),
-        setting=read_setting(),
+        setting=read_setting() | dict(attributes or {}),
         plan={
             "level": wishes.level.name,
             "processes": wishes.level.processes,

@@ -370,7 +370,9 @@ def welch(base: Sequence[float], new: Sequence[float]) -> Effect:
     total = sum(part for part, _ in parts)
     if total <= 0:
         return Effect(shift, 0.0, float(len(base) + len(new) - 2))
-    return Effect(shift, sqrt(total), total**2 / sum(part**2 / df for part, df in parts))
+    # Shares of the whole, for squares of tiny variances are zero.
+    freedom = 1 / sum((part / total) ** 2 / df for part, df in parts)
+    return Effect(shift, sqrt(total), freedom)
 
 
 def predicted(many: Sequence[float], few: Sequence[float]) -> Effect:

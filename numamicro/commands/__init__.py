@@ -6,6 +6,7 @@ A command imports what it needs when it runs: ``--help`` must not wait for numpy
 from __future__ import annotations
 
 from numamicro.commands import (
+    ab,
     advise,
     compare,
     doctor,
@@ -14,8 +15,22 @@ from numamicro.commands import (
     matrix,
     predict,
     report,
+    setting,
     show,
     topology,
 )
 
-COMMANDS = (matrix, show, report, predict, advise, compare, export, import_, topology, doctor)
+COMMANDS = (
+    matrix,
+    show,
+    report,
+    predict,
+    advise,
+    compare,
+    ab,
+    setting,
+    export,
+    import_,
+    topology,
+    doctor,
+)

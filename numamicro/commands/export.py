@@ -48,7 +48,8 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(arguments: argparse.Namespace) -> int:
     """List the formats, or write one."""
     from numamicro.export import EXPORTS, export_named
-    from numamicro.file import read_matrix, write_text
+    from numamicro.file import read_matrix
+    from numamicro.saving import save
 
     if arguments.list:
         output.emit("\n".join(_described(each) for each in EXPORTS))
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         output.emit(text)
     else:
-        write_text(text, Path(arguments.output))
+        save(text, Path(arguments.output))
     return Exit.DONE
 
 

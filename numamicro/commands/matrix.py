@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from numamicro import output
 from numamicro.commands.asked import model_of
 from numamicro.commands.options import add_format, parse_numbers
+from numamicro.commands.setting import add_bios_json, bios_attributes
 from numamicro.commands.show import print_matrix
 from numamicro.errors import NumamicroError
 from numamicro.exit import Exit, status_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numamicro.cost.model import ModelSpec
     from numamicro.journal import Journal
-    from numamicro.matrix import CostMatrix
+    from numamicro.matrix import CostMatrix, Header
     from numamicro.plan import Plan
     from numamicro.runner import Progress
     from numamicro.topology import Machine
@@ -38,6 +39,7 @@ examples:
   python -m numamicro matrix --list               what would be measured, and how long it takes
   python -m numamicro matrix --nodes 0,1 --only latency
   python -m numamicro matrix -o nps4.json --resume    go on after Ctrl-C
+  python -m numamicro matrix --append nps4/       a file a boot, for compare
 
 exit status: 0 done; 2 bad input; 3 done, but some cells failed; 130 ended by Ctrl-C (what was
 measured is kept); 70 a fault of numamicro
@@ -53,6 +55,31 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add = command.add_argument
+    add_wishes(command)
+    add("--list", action="store_true", help="print the cases and the estimate, measure nothing")
+    add("-o", "--output", metavar="FILE", help="keep the result; without it nothing is written")
+    add(
+        "--append",
+        metavar="DIR",
+        help="keep one file a boot in DIR; another run of the same boot adds processes to it",
+    )
+    add("--resume", action="store_true", help="go on with the unfinished run beside the output")
+    add("--label", metavar="TEXT", help="a name for this setting, kept in the file")
+    add("--model", metavar="NAME", help="whose token is predicted at the end (as for predict)")
+    add("--quant", metavar="NAME", help="formats of its weights: Q4_K_M, F16, ...")
+    add("-q", "--quiet", action="store_true", help="no progress on standard error")
+    add_bios_json(command)
+    add_format(command)
+    command.set_defaults(run=run)
+
+
+WISHES = ("level", "time", "only", "nodes", "threads", "memory", "seed")
+"""What :func:`add_wishes` brings: all that decides what is measured."""
+
+
+def add_wishes(command: argparse.ArgumentParser) -> None:
+    """Add the options that say what to measure and how long it may take."""
     add = command.add_argument
     level = command.add_mutually_exclusive_group()
     for name, text in (
@@ -70,15 +97,7 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add("--threads", metavar="LIST", help="only these team sizes, as 1,8,16")
     add("--memory", metavar="SIZE", help="size of each buffer: 512M, 1G")
     add("--seed", metavar="N", type=int, default=1, help="for data and order (default 1)")
-    add("--list", action="store_true", help="print the cases and the estimate, measure nothing")
-    add("-o", "--output", metavar="FILE", help="keep the result; without it nothing is written")
-    add("--resume", action="store_true", help="go on with the unfinished run beside the output")
-    add("--label", metavar="TEXT", help="a name for this setting, kept in the file")
-    add("--model", metavar="NAME", help="whose token is predicted at the end (as for predict)")
-    add("--quant", metavar="NAME", help="formats of its weights: Q4_K_M, F16, ...")
-    add("-q", "--quiet", action="store_true", help="no progress on standard error")
-    add_format(command)
-    command.set_defaults(run=run, level="default")
+    command.set_defaults(level="default")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,16 +106,32 @@ def run(arguments: argparse.Namespace) -> int:
     from numamicro.probes import all_probes
     from numamicro.topology import discover
 
-    wishes = _wishes(arguments)
+    wishes = wishes_of(arguments)
+    if arguments.label is not None and not arguments.label.isprintable():
+        raise NumamicroError("--label: write one line of plain text")
     model = model_of(arguments)  # one that is none is refused before anything is measured
     machine = discover()
     plan = make_plan(machine, wishes, all_probes())
     if arguments.list:
         return _print_plan(plan, arguments.format)
-    target = _target(arguments.output, quiet=arguments.quiet or arguments.resume)
+    target = _boot_target(arguments) or _target(
+        arguments.output, quiet=arguments.quiet or arguments.resume
+    )
     if output.is_closed() and target is None:
         raise NumamicroError("standard output is closed: name a file with -o to keep the result")
     return _measure(plan, machine, arguments, target, model)
+
+
+def _boot_target(arguments: argparse.Namespace) -> Path | None:
+    """Give this boot's file in the folder of --append; None without one."""
+    if arguments.append is None:
+        return None
+    if arguments.output is not None:
+        raise NumamicroError("-o and --append were both given: choose one")
+    from numamicro.append import boot_file
+    from numamicro.identity import boot_id
+
+    return boot_file(Path(arguments.append), boot_id())
 
 
 def _target(name: str | None, *, quiet: bool) -> Path | None:
@@ -127,12 +162,17 @@ def _beside(target: Path | None) -> Path | None:
     return target.with_name(f"{target.name}.part")
 
 
-def _wishes(arguments: argparse.Namespace) -> Wishes:
+def wishes_of(arguments: argparse.Namespace) -> Wishes:
+    """Give what :func:`add_wishes` brought as wishes.
+
+    Raises
+    ------
+    NumamicroError
+        An option makes no sense.
+    """
     from numamicro.units import parse_bytes, parse_seconds
     from numamicro.wishes import LEVELS, Wishes
 
-    if arguments.label is not None and not arguments.label.isprintable():
-        raise NumamicroError("--label: write one line of plain text")
     if not 0 <= arguments.seed < 2**63:
         raise NumamicroError(f"--seed {arguments.seed}: write a whole number from 0 to 2^63 - 1")
     return Wishes(
@@ -155,13 +195,15 @@ def _measure(
     target: Path | None,
     model: ModelSpec | None,
 ) -> int:
+    from numamicro.append import added
     from numamicro.journal import Journal
     from numamicro.report.token import closing_line
     from numamicro.runner import Runner
     from numamicro.session import header_of, matrix_of
     from numamicro.stop import StopRequest
 
-    header = header_of(plan, machine, arguments.label)
+    header = header_of(plan, machine, arguments.label, bios_attributes(arguments.bios_json))
+    earlier = _earlier(target, header) if arguments.append is not None else None
     journal = Journal(_beside(target))
     identity = {
         "plan": header.plan,
@@ -182,9 +224,12 @@ def _measure(
         with _progress(arguments.quiet) as observe:
             finished = Runner(plan, machine, journal, observe, stop).run()
         matrix = matrix_of(header, plan, journal)
-        unsaved = _save(matrix, journal, target, finished=finished)
-        print_matrix(matrix, arguments.format, "numamicro doctor")
-        if arguments.format != "json":
+        if earlier is not None and finished:
+            matrix = added(earlier, matrix)
+        unsaved = _save(matrix, journal, target, finished, whole=arguments.append is not None)
+        if arguments.format is not None:
+            print_matrix(matrix, arguments.format, "numamicro doctor")
+        if arguments.format not in ("json", None):
             output.emit(f"\n{closing_line(matrix, model)}\n")
     if unsaved is not None:
         raise unsaved
@@ -193,16 +238,34 @@ def _measure(
     return status_of(matrix)
 
 
+def _earlier(target: Path | None, header: Header) -> CostMatrix | None:
+    """Give what earlier runs of this boot brought, if this one may be added to it."""
+    from numamicro.append import check_same
+    from numamicro.file import read_matrix
+
+    if target is None or not target.exists():
+        return None
+    earlier = read_matrix(target)
+    check_same(earlier.header, header, target)
+    return earlier
+
+
 def _save(
-    matrix: CostMatrix, journal: Journal, target: Path | None, *, finished: bool
+    matrix: CostMatrix, journal: Journal, target: Path | None, finished: bool, *, whole: bool
 ) -> NumamicroError | None:
-    """Write the result, and give what stood in the way rather than raise: it can still be shown."""
+    """Write the result, and give what stood in the way rather than raise: it can still be shown.
+
+    Where a boot's file keeps `whole` runs only, an unfinished one stays in its journal.
+    """
     from numamicro.file import write_matrix
 
     if target is None:
         return None
     if not finished and not any(cell.runs for cell in matrix.measurements):
         journal.discard()  # nothing was measured, and an earlier result is worth more than that
+        return None
+    if whole and not finished:
+        journal.close()
         return None
     try:
         write_matrix(matrix, target)

@@ -41,12 +41,13 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(arguments: argparse.Namespace) -> int:
     """Read the file and write its page."""
     from numamicro.commands.asked import model_of
-    from numamicro.file import read_matrix, write_text
+    from numamicro.file import read_matrix
+    from numamicro.saving import save
     from numamicro.report.page import render_page
 
     target = _target(arguments.output)
     matrix = read_matrix(Path(arguments.file))
-    write_text(render_page(matrix, model_of(arguments), _library()), target)
+    save(render_page(matrix, model_of(arguments), _library()), target)
     return Exit.DONE
 
 

@@ -91,8 +91,9 @@ class Comparison:
 
     @property
     def more(self) -> tuple[int, int]:
-        """Boots of each side that would settle every roll-up and the token."""
-        open_ones = [each.more for each in self.figures if each.item.kind != "cell"]
+        """Boots of each side that would settle every roll-up and the token that is tested."""
+        figures = [each for each in self.figures if each.item.kind != "cell"]
+        open_ones = [each.more for each in figures if each.verdict is Verdict.INCONCLUSIVE]
         return (
             max((base for base, _ in open_ones), default=0),
             max((new for _, new in open_ones), default=0),

@@ -7,6 +7,7 @@ Pooled, they find differences that are not there.
 from __future__ import annotations
 
 import os
+import signal
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -158,9 +159,14 @@ def _read_all(paths: Sequence[Path], read: Callable[[Path], Boot]) -> list[Boot]
     if workers > 1 and sum(_size(path) for path in paths) > _WORTH_A_POOL:
         from concurrent.futures import ProcessPoolExecutor
 
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(workers, initializer=_leave_ctrl_c_alone) as pool:
             return list(pool.map(read, paths))
     return [read(path) for path in paths]
+
+
+def _leave_ctrl_c_alone() -> None:
+    # It reaches every process of a terminal; the one that waits says what there is to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 _WORTH_A_POOL = 16 * MIB

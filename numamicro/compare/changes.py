@@ -165,7 +165,11 @@ class Asked:
         """Tell whether a vendor's attribute is named as people name the change."""
         if not key.startswith("bios.attribute."):
             return False
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key.removeprefix("bios.attribute."))
+        name = re.sub(
+            r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])",
+            " ",
+            key.removeprefix("bios.attribute."),
+        )
         return re.search(rf"(?:\b|_)(?:{change.words})(?:\b|_)", name, re.IGNORECASE) is not None
 
 

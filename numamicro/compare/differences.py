@@ -7,7 +7,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
-from numamicro.setting import facts_of, is_volatile
+from numamicro.setting import KEYS, facts_of, is_volatile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numamicro.compare.boots import Side
     from numamicro.compare.changes import Asked
     from numamicro.matrix import Header
+    from numamicro.topology import Machine
 
 Values: TypeAlias = "tuple[str, ...]"
 
@@ -83,40 +84,64 @@ def unknown_on_both(base: Side, new: Side) -> list[str]:
     settings = [flat(boot.header) for side in (base, new) for boot in side.boots]
     keys = dict.fromkeys(key for setting in settings for key in setting)
     silent = [key for key in keys if all(setting.get(key) is None for setting in settings)]
-    return [key for key in silent if not is_volatile(key) and key not in _NONE_IS_NONE]
-
-
-_NONE_IS_NONE = ("hypervisor", "container")
-"""Keys whose null says that there is none."""
+    return [key for key in silent if not is_volatile(key)]
 
 
 def flat(header: Header) -> dict[str, str | None]:
     """Give all that tells how a file was taken, as text, by dotted name: the setting, what the
     machine shows of it, and how it was measured."""
-    setting = dict(header.setting)
-    flags = setting.pop("kernel.flags", None)
-    known: dict[str, object] = {**setting, **facts_of(header.machine)}
-    for word in str(flags or "").split():
+    known: dict[str, object] = {"run.tool": header.tool}
+    known |= {f"run.{name}": header.plan.get(name) for name in ("level", "memory")}
+    how = {key: _text(key, value) for key, value in known.items()}
+    return flat_setting(header.setting, header.machine) | how
+
+
+def flat_setting(
+    setting: Mapping[str, str | int | None], machine: Machine
+) -> dict[str, str | None]:
+    """Give a setting as text, each flag of the kernel's command line as a key of its own."""
+    known: dict[str, object] = {**setting, **facts_of(machine)}
+    for word in str(known.pop("kernel.flags", None) or "").split():
         name, _, value = word.partition("=")
         known[f"kernel.flag.{name}"] = value or "set"
-    known["run.tool"] = header.tool
-    known |= {f"run.{name}": header.plan.get(name) for name in ("level", "memory")}
-    texts = {key: None if value is None else str(value) for key, value in known.items()}
-    return {
-        key: _usual(key) if value is None and key in (*_NONE_IS_NONE, "run.memory") else value
-        for key, value in texts.items()
-    }
+    return {key: _text(key, value) for key, value in known.items()}
 
 
-def _usual(key: str) -> str:
-    return "usual" if key == "run.memory" else "none"
+def _text(key: str, value: object) -> str | None:
+    if value is not None:
+        return str(value)
+    if key == "run.memory":
+        return "usual"
+    return "none" if key in KEYS and KEYS[key].or_none else None
 
 
 def _values(key: str, settings: Iterable[Mapping[str, str | None]]) -> Values:
-    # A flag that is not on the command line is not set; any other key that is missing is not told.
+    return tuple(dict.fromkeys(value_of(key, setting) for setting in settings))
+
+
+def value_of(key: str, setting: Mapping[str, str | None]) -> str:
+    """Give the value of a key, UNTOLD where there is none.
+
+    A flag that is not on the command line is not set; any other key that is missing is not told.
+    """
+    value = setting.get(key)
     lacking = "not set" if key.startswith("kernel.flag.") else UNTOLD
-    found = (setting.get(key) for setting in settings)
-    return tuple(dict.fromkeys(lacking if value is None else value for value in found))
+    return lacking if value is None else value
+
+
+def moved(
+    before: Mapping[str, str | None], after: Mapping[str, str | None]
+) -> dict[str, tuple[str, str]]:
+    """Give the lasting keys that both settings tell and that differ."""
+    pairs = {key: (value_of(key, before), value_of(key, after)) for key in {**before, **after}}
+    return {
+        key: pair
+        for key, pair in pairs.items()
+        if pair[0] != pair[1]
+        and UNTOLD not in pair
+        and not is_volatile(key)
+        and not _is_close(key, pair)
+    }
 
 
 def _difference(key: str, base: Values, new: Values, asked: Asked | None) -> Difference | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numamicro.compare.pairing import called
 from numamicro.compare.verdict import Verdict
 from numamicro.errors import NumamicroError
 from numamicro.units import is_rate
@@ -80,8 +81,10 @@ def outcomes(expected: Sequence[Expectation], figures: Sequence[Judged]) -> Iter
         No roll-up has that name.
     """
     rollups = [figure for figure in figures if figure.item.kind == "rollup"]
+    items = [figure.item for figure in rollups]
     for each in expected:
-        meant = tuple(figure for figure in rollups if figure.item.name.is_called(each.name))
+        wanted = called(items, each.name)
+        meant = tuple(figure for figure in rollups if figure.item in wanted)
         if not meant:
             known = sorted({figure.item.name.operation for figure in rollups})
             raise NumamicroError(

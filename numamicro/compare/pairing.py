@@ -94,6 +94,14 @@ class Item:
         return not small and any(self.name.is_called(name) for name in CORE)
 
 
+def called(items: Sequence[Item], text: str) -> list[Item]:
+    """Give the items that a user means; ``h2d`` is the rate of copies, not the time of a small one."""
+    found = [item for item in items if item.name.is_called(text)]
+    rates = [item for item in found if is_rate(item.unit)]
+    names_probe = text.partition(".")[0].partition("/")[0] in {item.name.probe for item in found}
+    return rates if rates and not names_probe else found
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """What cells must have in common to be of the same thing on two sides."""
@@ -128,12 +136,10 @@ _Pair: TypeAlias = "tuple[_Table, Item]"
 
 def pair(base: Side, new: Side) -> list[Item]:
     """Give all that can be compared and all that cannot, roll-ups first."""
-    new = aligned(new, base)
-    base = aligned(base, base)
-    cases = {side.name: by_case(side) for side in (base, new)}
-    sized = _by_size(cases.values())
-    left = _tables(cases[base.name], base.first.machine, sized)
-    right = _tables(cases[new.name], new.first.machine, sized)
+    here, there = by_case(aligned(base, base)), by_case(aligned(new, base))
+    sized = _by_size((here, there))
+    left = _tables(here, base.first.machine, sized)
+    right = _tables(there, new.first.machine, sized)
     pairs: list[_Pair] = []
     alone: list[_Pair] = []
     for key, table in left.items():
@@ -273,9 +279,10 @@ def _rollups(pairs: Iterable[_Pair]) -> Iterator[Item]:
         if table.locality != "gpu-host":
             groups[_class_name(table)].append(item)
     for name, items in groups.items():
-        unit = items[0].unit
-        base, new = (_means([getattr(i, side) for i in items]) for side in ("base", "new"))
-        yield Item("rollup", name, unit, base, new, members=len(items))
+        # One mean over both sides: they must be of the same cells.
+        means = _means([item.base + item.new for item in items])
+        boots = len(items[0].base)
+        yield Item("rollup", name, items[0].unit, means[:boots], means[boots:], members=len(items))
 
 
 def _class_name(table: _Table) -> Name:
@@ -316,9 +323,18 @@ def _gpu_rollups(left: _Tables, right: _Tables) -> Iterator[Item]:
         unit = tables[0][0].unit
         for where, choose in (("best-node", _better(unit)), ("worst-node", _worse(unit))):
             base, new = (_at_node(side, choose) for side in tables)
-            yield Item(
-                "rollup", replace(name, where=where), unit, base, new, members=len(tables[0])
-            )
+            gpus = [gpu for gpu in base if gpu in new]
+            if gpus:
+                means = _means([base[gpu] + new[gpu] for gpu in gpus])
+                boots = len(base[gpus[0]])
+                yield Item(
+                    "rollup",
+                    replace(name, where=where),
+                    unit,
+                    means[:boots],
+                    means[boots:],
+                    members=len(gpus),
+                )
 
 
 def _is_host(table: _Table) -> bool:
@@ -338,21 +354,22 @@ def _worse(unit: str) -> Callable[[Iterable[float]], float]:
     return min if is_rate(unit) else max
 
 
-def _at_node(tables: Sequence[_Table], choose: Callable[[Iterable[float]], float]) -> Figures:
-    """Give a mean over GPUs, each at the node that is chosen, in every boot."""
+def _at_node(
+    tables: Sequence[_Table], choose: Callable[[Iterable[float]], float]
+) -> dict[str, Figures]:
+    """Give the figure of each GPU at the node that is chosen in each boot."""
     by_gpu: dict[str, list[Figures]] = defaultdict(list)
     for table in tables:
         route = table.case.route
         gpu = next(end for end in (route.source, route.target) if "gpu" in str(end))
         by_gpu[str(gpu)] += [table.figures(choice) for choice in table.by_choice]
-    rows = [
-        tuple(
+    return {
+        gpu: tuple(
             choose(known) if (known := [value for value in column if value]) else None
             for column in zip(*rows, strict=True)
         )
-        for rows in by_gpu.values()
-    ]
-    return _means(rows)
+        for gpu, rows in by_gpu.items()
+    }
 
 
 def _single_thread_rollups(left: _Tables, right: _Tables) -> Iterator[Item]:

@@ -31,7 +31,7 @@ class Adjusted:
     critical : float
         What the statistic of a figure must pass.
     usual : float
-        Scatter of the figure in the middle; each figure's own is raised by it.
+        Scatter of the figure in the middle, which moderates each figure's own.
     """
 
     p: tuple[float, ...]
@@ -44,7 +44,8 @@ class Adjusted:
         `found` is the number of standard errors by which a true shift must pass the limit.
         """
         size = sqrt(1 / base + 1 / new)
-        return (self.critical * (scatter + self.usual) + found * scatter) * size
+        moderated = sqrt((scatter**2 + self.usual**2) / 2)
+        return (self.critical * moderated + found * scatter) * size
 
 
 def floor(base: int, new: int) -> float:
@@ -56,10 +57,12 @@ def floor(base: int, new: int) -> float:
 def max_t(rows: Sequence[Sequence[float]], base: int, level: float, *, seed: int = 1) -> Adjusted:
     """Test whether figures differ between two sides (Westfall and Young's step-down maxT).
 
-    Whole files change sides, so that what the figures of one file have in common is kept: no
-    independence and no distribution is assumed, only that files of one setting could be exchanged.
-    The statistic is the difference of means over the scatter within sides, raised by the usual
-    scatter of the family (Tusher's moderated t), for few files know their own scatter badly.
+    What the largest of a family is by chance is found by exchanging whole files between the sides, so
+    that what the figures of one file have in common is kept and no independence is assumed. Files are
+    exchanged by their distances from their own side's mean: a figure that did change must not look
+    like scatter to the others, nor to itself. The statistic is a moderated t: its variance is half the
+    figure's own, half that of the figure in the middle of the family, for few files know their own
+    scatter badly.
 
     Parameters
     ----------
@@ -76,24 +79,48 @@ def max_t(rows: Sequence[Sequence[float]], base: int, level: float, *, seed: int
     known = ~np.isnan(values)
     values = np.where(known, values - np.nanmean(values, axis=0), 0.0)
     labels = _labels(len(values), base, seed)
-    observed, usual = _statistics(labels[:1], values, known)
-    order = np.argsort(-observed[0], kind="stable")
-    limits = observed[0][order] * (1 - 1e-9)
-    counts = np.zeros(len(order))
+    shifts, scatters = _effects(labels[:1], values, known)
+    usual = float(np.median(scatters)) + _LEAST
+    observed = shifts[0] / _moderated(scatters[0], usual)
+    order = np.argsort(-observed, kind="stable")
+    limits = observed[order] * (1 - 1e-9)
+    rest = _distances(values, known, base)
+    # The true labels themselves are as large as what was observed; so are they with sides exchanged.
+    counts = np.full(len(order), 2.0 if 2 * base == len(values) else 1.0)
     largest = []
-    for start in range(0, len(labels), _AT_ONCE):
-        found, _ = _statistics(labels[start : start + _AT_ONCE], values, known)
+    for start in range(1, len(labels), _AT_ONCE):
+        shifts, scatters = _effects(labels[start : start + _AT_ONCE], rest, known)
+        found = shifts / _moderated(scatters, usual)
         # The largest of a figure and of all that come after it: those before are settled by then.
         steps = np.maximum.accumulate(found[:, order[::-1]], axis=1)[:, ::-1]
         counts += (steps >= limits).sum(axis=0)
         largest.append(steps[:, 0])
     p = np.empty(len(order))
-    p[order] = np.maximum.accumulate(counts / len(labels))
+    p[order] = np.minimum(np.maximum.accumulate(counts / len(labels)), 1.0)
     return Adjusted(
         tuple(p.tolist()),
         float(np.quantile(np.concatenate(largest), 1 - level, method="higher")),
-        float(usual[0]),
+        usual,
     )
+
+
+def _distances(values: Any, known: Any, base: int) -> Any:
+    """Give the distance of each file from its side's mean, enlarged by what fitting that mean took."""
+    import numpy as np
+
+    found = np.zeros_like(values)
+    for side in (slice(0, base), slice(base, None)):
+        n = np.maximum(known[side].sum(axis=0), 1)
+        mean = values[side].sum(axis=0) / n
+        enlarged = np.sqrt(n / np.maximum(n - 1, 1))
+        found[side] = np.where(known[side], (values[side] - mean) * enlarged, 0.0)
+    return found
+
+
+def _moderated(scatter: Any, usual: float) -> Any:
+    import numpy as np
+
+    return np.sqrt((scatter**2 + usual**2) / 2)
 
 
 def _labels(files: int, base: int, seed: int) -> Any:
@@ -112,8 +139,9 @@ def _labels(files: int, base: int, seed: int) -> Any:
     return labels
 
 
-def _statistics(labels: Any, values: Any, known: Any) -> tuple[Any, Any]:
-    """Give |t| of each relabelling and figure, and the usual scatter under each relabelling."""
+def _effects(labels: Any, values: Any, known: Any) -> tuple[Any, Any]:
+    """Give the distance of the sides' means, in units of what one file a side would have as error,
+    and the scatter within sides; of each relabelling and figure."""
     import numpy as np
 
     n, first = known.sum(axis=0), labels @ known
@@ -122,10 +150,7 @@ def _statistics(labels: Any, values: Any, known: Any) -> tuple[Any, Any]:
     first, second = np.maximum(first, 1), np.maximum(second, 1)
     one = labels @ values
     other = values.sum(axis=0) - one
-    shift = other / second - one / first
+    shift = np.abs(other / second - one / first) / np.sqrt(1 / first + 1 / second)
     within = (values**2).sum(axis=0) - one**2 / first - other**2 / second
     scatter = np.sqrt(np.maximum(within, 0) / np.maximum(n - 2, 1))
-    usual = np.median(scatter, axis=1)
-    size = np.sqrt(1 / first + 1 / second)
-    raised = (scatter + usual[:, None] + _LEAST) * size
-    return np.where(lacking, 0.0, np.abs(shift) / raised), usual
+    return np.where(lacking, 0.0, shift), scatter

@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import exp, inf, log, nan, sqrt
 from typing import TYPE_CHECKING
 
+from numamicro.compare.pairing import called
 from numamicro.compare.permute import Adjusted, floor, max_t
 from numamicro.stats import LEVEL, POWER, Effect, holm, predicted, scatter, t_quantile, welch
 from numamicro.units import is_rate
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numamicro.compare.pairing import Item
-
-FAMILY_LEVEL = 0.03
-"""False alarms that each of the two families, roll-ups and cells, may have. Relabelling five files a
-side brings 3 of 126 below it, so that both together stay below LEVEL."""
 
 FEWEST_BASE = 5
 """Boots of one side that tell how boots scatter, so that one boot of the other can be judged."""
@@ -53,7 +50,7 @@ def design_of(base: int, new: int) -> Design:
     """Give what so many boots allow."""
     if base == new == 1:
         return Design.SINGLE
-    if min(base, new) >= 4 and floor(base, new) < FAMILY_LEVEL:
+    if min(base, new) >= 4 and floor(base, new) < LEVEL:
         return Design.EXCHANGED
     if max(base, new) >= FEWEST_BASE and min(base, new) >= 1:
         return Design.PREDICTED
@@ -194,10 +191,10 @@ def _exchanged(family: dict[int, _Logs]) -> dict[int, Judged]:
         return judged
     rows = list(zip(*(_column(each.item) for each in tested.values()), strict=True))
     first = len(next(iter(tested.values())).item.base)
-    adjusted = max_t(rows, first, FAMILY_LEVEL)
+    adjusted = max_t(rows, first, LEVEL)
     for (index, each), p in zip(tested.items(), adjusted.p, strict=True):
         reach = _reach(each, adjusted)
-        judged[index] = _tested(each, p, reach, FAMILY_LEVEL, len(tested))
+        judged[index] = _tested(each, p, reach, len(tested))
     return judged
 
 
@@ -212,35 +209,37 @@ def _reach(each: _Logs, adjusted: Adjusted) -> float:
 
 def _predicted(logs: dict[int, _Logs], declared: Sequence[str]) -> dict[int, Judged]:
     """Test what was declared, or the core roll-ups; there is no room for more."""
-    chosen = [index for index, each in logs.items() if _is_declared(each.item, declared)]
-    chosen = [index for index in chosen if max(logs[index].n) >= FEWEST_BASE]
+    meant = _declared([each.item for each in logs.values()], declared)
+    chosen = [i for i, each in logs.items() if each.item in meant and max(each.n) >= FEWEST_BASE]
     chances = holm([logs[index].effect.p for index in chosen])
     judged = {}
     for index, p in zip(chosen, chances, strict=True):
         each = logs[index]
         reach = each.effect.reach(LEVEL / len(chosen))
-        judged[index] = _tested(each, p, reach, LEVEL, len(chosen))
+        judged[index] = _tested(each, p, reach, len(chosen))
     rest = {index: each for index, each in logs.items() if index not in judged}
     return judged | {index: _untested(each, Design.PREDICTED) for index, each in rest.items()}
 
 
-def _is_declared(item: Item, declared: Sequence[str]) -> bool:
-    if item.kind != "rollup":
-        return item.kind == "token"
-    return any(item.name.is_called(name) for name in declared) if declared else item.is_core
+def _declared(items: Sequence[Item], declared: Sequence[str]) -> list[Item]:
+    """Give the roll-ups that were declared, or else the core ones; and the token."""
+    rollups = [item for item in items if item.kind == "rollup"]
+    named = [item for name in declared for item in called(rollups, name)]
+    core = [item for item in rollups if item.is_core]
+    return [*(named if declared else core), *(item for item in items if item.kind == "token")]
 
 
 # ---- one figure ----------------------------------------------------------------------------------
 
 
-def _tested(each: _Logs, p: float, reach: float, level: float, family: int) -> Judged:
+def _tested(each: _Logs, p: float, reach: float, family: int) -> Judged:
     judged = replace(_described(each), p=p, reach=exp(reach) - 1 if reach < 100 else inf)
     low, high = each.effect.interval or (-inf, inf)
-    if p < level:
+    if p < LEVEL:
         return replace(judged, verdict=_changed(each, low, high))
     if abs(each.effect.shift) <= each.threshold:
         return replace(judged, verdict=Verdict.UNCHANGED)
-    more = boots_needed(each.scatter, each.threshold, each.n, level / family)
+    more = boots_needed(each.scatter, each.threshold, each.n, LEVEL / family)
     return replace(judged, verdict=Verdict.INCONCLUSIVE, more=more)
 
 

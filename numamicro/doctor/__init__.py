@@ -20,8 +20,14 @@ RULES: tuple[Rule, ...] = (*clocks.RULES, *kernel.RULES, *permissions.RULES, *me
 
 _ORDER = tuple(Severity)
 
-# Here None says that there is none, or no rule asks.
-_NEVER_MISSED = ("hypervisor", "container", "bios.")
+# Here None says that there is none, or no rule asks: the rest is for comparisons.
+_NEVER_MISSED = (
+    *("hypervisor", "container", "bios.", "board.", "product.", "amd.", "nvidia."),
+    *("now.uptime", "now.steal", "now.temperature", "now.throttles", "now.link"),
+    *("pci.links", "pci.bar1", "pci.aspm", "iommu.groups", "iommu.shared", "memory.slots"),
+    *("cpu.pstate", "cpu.frequency", "cpu.idle", "cpu.uncore", "cpu.microcode"),
+    *("vm.weighted_interleave", "kernel.isolated"),
+)
 
 
 def diagnose(setting: Setting, machine: Machine) -> tuple[Finding, ...]:

@@ -261,8 +261,9 @@ def notes_of(comparison: Comparison) -> list[str]:
     notes = list(comparison.remarks)
     if comparison.why_not is None:
         notes += [_DESIGNS[comparison.design]] if comparison.design in _DESIGNS else []
+    unit = "run" if comparison.options.unit == "file" else "boot"
     notes += [
-        f"{drift.name} moved by {_percent(drift.change)} from the first boot to the last while the "
+        f"{drift.name} moved by {_percent(drift.change)} from the first {unit} to the last while the "
         "setting stood: take the sides in turns"
         for drift in comparison.drifts
     ]

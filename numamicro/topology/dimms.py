@@ -56,12 +56,24 @@ class Dimm:
 
 def read_dimms(tree: Tree) -> tuple[Dimm, ...]:
     """Give the modules that firmware lists; none where nothing can be read."""
+    known = _entries(tree)
+    found = (_dimm(known, f"MEMORY_DEVICE_{index}_") for index in range(_MOST))
+    return tuple(dimm for dimm in found if dimm)
+
+
+def slots_of(tree: Tree) -> tuple[str, ...]:
+    """Give the names, as the board writes them, of the slots that hold a module."""
+    known = _entries(tree)
+    prefixes = (f"MEMORY_DEVICE_{index}_" for index in range(_MOST))
+    filled = (prefix for prefix in prefixes if (whole(known.get(f"{prefix}SIZE")) or 0) > 0)
+    return tuple(name[:20] for prefix in filled if (name := known.get(f"{prefix}LOCATOR")))
+
+
+def _entries(tree: Tree) -> dict[str, str]:
     # E:MEMORY_DEVICE_0_SIZE=34359738368
     lines = (tree.text(_UDEV) or "").splitlines()
     pairs = (line.removeprefix("E:").partition("=") for line in lines if line.startswith("E:"))
-    known = {key: value for key, _, value in pairs}
-    found = (_dimm(known, f"MEMORY_DEVICE_{index}_") for index in range(_MOST))
-    return tuple(dimm for dimm in found if dimm)
+    return {key: value for key, _, value in pairs}
 
 
 def peak_of(dimms: tuple[Dimm, ...]) -> int | None:
