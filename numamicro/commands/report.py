@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the file and write its page."""
     from numamicro.commands.asked import model_of
     from numamicro.file import read_matrix
-    from numamicro.saving import save
     from numamicro.report.page import render_page
+    from numamicro.saving import save
 
     target = _target(arguments.output)
     matrix = read_matrix(Path(arguments.file))
