@@ -226,10 +226,13 @@ class _Tree:
         hwloc answers a question about a package only where a value of the whole package stands: a
         package of several nodes has that of the node that is worst off.
         """
+        found: dict[frozenset[int], float] = {}
         for node in self._machine.nodes:
             cpus = self._own(node)
             if cpus and (node.id, target) in values:
-                yield cpus, values[node.id, target]
+                # Emulated nodes share CPUs, and hwloc keeps one value of a set of them.
+                found.setdefault(cpus, values[node.id, target])
+        yield from found.items()
         for package in self._machine.packages:
             cpus = self._members("package", package)
             inside = [n.id for n in self._machine.nodes if n.cpus and set(n.cpus) <= cpus]

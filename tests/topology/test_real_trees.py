@@ -18,9 +18,13 @@ import pytest
 
 from numamicro.case import Place, node
 from numamicro.cli import main
+from numamicro.export.hwloc import bitmap
+from numamicro.matrix import CostMatrix
 from numamicro.setting import read_setting
 from numamicro.topology import Machine, discover
 from numamicro.topology.sysfs import parse_list
+from tests.examples import cell, header, load_case
+from tests.exchange.test_hwloc import CALC, attributes, needs_hwloc, said, written
 
 FOLDER = os.environ.get("NUMAMICRO_MACHINES")
 pytestmark = pytest.mark.skipif(
@@ -226,3 +230,23 @@ def test_its_doctor(tree: tuple[Path, Expected], capsys: pytest.CaptureFixture[s
     assert told.err == ""
     for note in discover(tree[0]).notes:
         assert f"{note.severity}: {note.what}\n" in told.out
+
+
+@needs_hwloc
+def test_hwloc_sees_its_cpus_and_every_cost_of_its_nodes(
+    tree: tuple[Path, Expected], tmp_path: Path
+) -> None:
+    machine = discover(tree[0])
+    homes = [each.id for each in machine.nodes if each.cpus]
+    pairs = [(source, each.id) for source in homes for each in machine.nodes]
+    cells = tuple(cell(load_case(*pair), (100 + rank) * 1e-9) for rank, pair in enumerate(pairs))
+    xml = written(tmp_path, CostMatrix(header(machine), cells))
+    online = sum(cpu.online for cpu in machine.cpus)
+    assert said(xml, CALC, "--disallowed", "--number-of", "pu", "all").strip() == str(online)
+    # hwloc counts nodes in the order of its tree, and keeps one value of CPUs that nodes share.
+    order = [int(index) for index in said(xml, CALC, "--po", "-I", "numa", "all").split(",")]
+    due: dict[tuple[int, str], int] = {}
+    for rank, (source, target) in enumerate(pairs):
+        cpus = {cpu.id for cpu in machine.cpus if cpu.online} & set(machine.node(source).cpus)
+        due.setdefault((order.index(target), bitmap(cpus)), 100 + rank)
+    assert due.items() <= attributes(xml)["Latency"].items()
