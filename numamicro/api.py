@@ -177,8 +177,11 @@ class Result:
     def _cells(
         self, probe: str, operation: str, params: Mapping[str, Param]
     ) -> Iterator[Measurement]:
+        # Data that took a detour through the host say nothing of a link, unless they are asked for.
+        params = {"path": "direct", **params}
         for cell in self.matrix.cells(probe, operation):
-            if all(cell.case.get(name) == value for name, value in params.items()):
+            case = {"path": "direct", **dict(cell.case.params)}
+            if all(case.get(name) == value for name, value in params.items()):
                 yield cell
 
     def to_records(self) -> list[Record]:

@@ -12,11 +12,12 @@ import pytest
 
 import numamicro
 from numamicro import Result
+from numamicro.case import Place, Route
 from numamicro.errors import NumamicroError
 from numamicro.file import write_matrix
 from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.topology import Note
-from tests.cost.rigs import rig, sentence_of
+from tests.cost.rigs import cell, rig, sentence_of
 from tests.examples import header, load_case, matrix, read_case
 from tests.test_house import loaded_by
 
@@ -56,6 +57,14 @@ def test_a_bandwidth_is_found_by_the_names_of_its_ends(
 def test_parameters_and_operations_narrow_a_look_up(result: Result) -> None:
     assert result.bandwidth("node0", "node0", threads=1).value == pytest.approx(10e9)
     assert result.bandwidth("gpu0", "gpu1", "read").source.startswith("peer-copy/read")
+
+
+def test_a_detour_through_the_host_is_no_link_unless_it_is_asked_for() -> None:
+    ends = Route(Place("gpu", 0), Place("gpu", 1), mover="copy-engine")
+    detour = cell("peer-copy", "copy", ends, 5e9, path="detour")
+    found = Result(CostMatrix(header(), (detour,)))
+    assert "not measured" in sentence_of(lambda: found.bandwidth("gpu0", "gpu1"))
+    assert found.bandwidth("gpu0", "gpu1", path="detour").value == pytest.approx(5e9)
 
 
 def test_a_latency_is_the_shortest_that_was_measured() -> None:
@@ -101,7 +110,7 @@ def test_a_cell_without_a_figure_gives_its_reason() -> None:
 
 def test_an_array_has_a_row_a_source_and_no_number_where_there_is_none() -> None:
     whole = matrix((0, 8, 250))
-    cells = tuple(cell for cell in whole.measurements if cell.case != read_case(8, 250))
+    cells = tuple(each for each in whole.measurements if each.case != read_case(8, 250))
     grid = Result(CostMatrix(whole.header, cells)).to_numpy()
     assert grid.rows == grid.columns == ("node0", "node8", "node250")
     assert grid.values.shape == (3, 3)

@@ -211,6 +211,8 @@ class _Figures:
         self._cells: dict[tuple[str, str, AnyPlace, AnyPlace], list[Measurement]] = {}
         for cell in matrix.measurements:
             case = cell.case
+            if case.get("path", "direct") != "direct":
+                continue  # through the host: not what a link carries
             key = (case.probe, case.operation, case.route.source, case.route.target)
             self._cells.setdefault(key, []).append(cell)
         ends = {end for _, _, *both in self._cells for end in both}
