@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from numamicro import measure
+from numamicro import runner
 from numamicro.case import Place, PlaceSet
 from numamicro.cli import main
 from numamicro.file import read_matrix
@@ -124,11 +124,11 @@ def matrix(
     named = ("--nodes", ",".join(map(str, nodes))) if nodes else ()
     door = {"PYTHONPATH": str(DOOR), "DOOR_RECORD": str(record), "DOOR_FAULT": fault}
     # A budget that --time names would be spent whole, to narrow what is known.
-    patient = partial(measure.Runner, deadline=DEADLINE)
+    patient = partial(runner.Runner, deadline=DEADLINE)
     with (
         patch.dict(os.environ, door),
         patch.object(Wishes, "budget", BUDGET),
-        patch.object(measure, "Runner", patient),
+        patch.object(runner, "Runner", patient),
         patch.object(handle, "END_SECONDS", DEADLINE),
     ):
         done = numamicro("matrix", *wishes, *named, *options, "-o", str(file))
