@@ -164,7 +164,7 @@ def table(times: int) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare_power", description=__doc__)
-    parser.add_argument("--times", type=int, default=200, help="comparisons a line (default 200)")
+    parser.add_argument("--times", type=int, default=40, help="comparisons a line (default 40)")
     print(table(parser.parse_args(arguments).times))
     return 0
 

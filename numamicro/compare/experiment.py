@@ -168,10 +168,12 @@ def next_step(
     """
     names = experiment.names
     missing = experiment.boots - counts["base"]
+    if not any(counts.values()):
+        rest = f", and again after each of {_boots(missing - 1)}" if missing > 1 else ""
+        return f"Next: ab run now{rest} of {names['base']}"
     if not counts["new"] and missing > 0:
-        return (
-            f"Next: {_boots(missing)} of {names['base']}: boot and run this again, {missing} times"
-        )
+        times = f", {missing} times" if missing > 1 else ""
+        return f"Next: {_boots(missing)} of {names['base']}: boot and run this again{times}"
     if not counts["new"]:
         return f"Next: set {names['new']}, boot, and run this again"
     if comparison is None or comparison.why_not is not None:

@@ -19,6 +19,7 @@ from numamicro.setting.words import (
 )
 from numamicro.topology.cpus import CPU
 from numamicro.topology.dimms import peak_of, read_dimms, slots_of, summary_of
+from numamicro.topology.environment import cpu_facts
 from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def _uncore(tree: Tree) -> Value:
     folders = [f"{_UNCORE}/{name}" for name in tree.names(_UNCORE)]
     pairs = [[tree.size(f"{f}/{end}_freq_khz") for end in ("min", "max")] for f in folders]
     return alike(f"{low // 1000}-{high // 1000}" for low, high in pairs if low and high)
+
+
+def _microcode(tree: Tree) -> Value:
+    # The file of its own is for root alone.
+    return cpu_facts(tree).get("microcode", "")[:LONGEST] or None
 
 
 def _pstate(tree: Tree) -> Value:
@@ -245,9 +251,7 @@ KEYS: dict[str, Key] = {
     "cpu.idle_driver": Key(text(f"{CPU}/cpuidle/current_driver"), f"{CPU}/cpuidle/current_driver"),
     "cpu.idle_states": Key(_idle_states, _IDLE),
     "cpu.uncore": Key(_uncore, _UNCORE),
-    "cpu.microcode": Key(
-        over_cpus("microcode/version"), f"{CPU}/cpu0/microcode/version", root=True
-    ),
+    "cpu.microcode": Key(_microcode, "proc/cpuinfo"),
     "memory.dimms": Key(_dimms, _UDEV),
     "memory.slots": Key(_slots, _UDEV),
     "memory.peak": Key(lambda tree: peak_of(read_dimms(tree)), _UDEV, int),

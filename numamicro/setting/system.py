@@ -161,7 +161,7 @@ KEYS: dict[str, Key] = {
     "vm.demotion": Key(
         text("sys/kernel/mm/numa/demotion_enabled"), "sys/kernel/mm/numa/demotion_enabled"
     ),
-    "vm.damon": Key(_damon, _DAMON),
+    "vm.damon": Key(_damon, _DAMON, root=True),
     "vm.ksm": Key(number("sys/kernel/mm/ksm/run"), "sys/kernel/mm/ksm/run", int),
     "vm.swap_used": Key(_swap_used, "proc/meminfo", int, volatile=True),
     "vm.huge_pages": Key(_huge_pages, NODE),

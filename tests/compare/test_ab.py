@@ -97,7 +97,7 @@ def test_an_experiment_from_its_start_to_its_verdict(bench: Bench) -> None:
     status, out, _ = bench.ab("start", "--changed", CHANGED, "--quick", "--expect", "read=up")
     assert status == 0
     assert "seen by: cpu.governor is powersave" in out
-    assert "5 more boots of governor: powersave" in out
+    assert "ab run now, and again after each of 4 more boots of governor: powersave" in out
     bench.reboot()
     status, out, _ = bench.ab("run", "-q")
     assert status == 0

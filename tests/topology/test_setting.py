@@ -216,7 +216,7 @@ GROUPED = {
             },
             "800-2400",
         ),
-        ("cpu.microcode", {f"{CPU}/cpu0/microcode/version": "0xa0011d1"}, "0xa0011d1"),
+        ("cpu.microcode", {"proc/cpuinfo": "model\t: 1\nmicrocode\t: 0xa0011d1"}, "0xa0011d1"),
         (
             "memory.slots",
             {
