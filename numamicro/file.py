@@ -397,7 +397,12 @@ def _are_samples(samples: list[Any]) -> bool:
 def _placement_from_json(placement: Json, where: str) -> Placement:
     pages = _take(placement, "pages", dict, where)
     try:
-        counted = {int(node): _as(count, int, f"{where}.pages") for node, count in pages.items()}
+        counted = {
+            int(node): count
+            if type(count) is int and _is_number(count)
+            else _as(count, int, f"{where}.pages")
+            for node, count in pages.items()
+        }
     except ValueError as error:
         raise NumamicroError(f"{where}.pages has a key that is no node id") from error
     return Placement(
@@ -438,7 +443,7 @@ def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
         raise NumamicroError(f"{where}: key '{key}' is missing")
     value = document[key]
     # Nearly every value is what it should be, and a sentence on where it stands takes longer.
-    if type(value) is kind and (kind in _SIZELESS or (kind is int and -_MOST < value < _MOST)):
+    if type(value) is kind and (kind in _SIZELESS or _is_number(value)):
         return value
     return _as(value, kind, f"{where}: key '{key}'")
 
@@ -446,7 +451,7 @@ def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
 def _plain(document: Mapping[str, Any], key: str, where: str) -> Json:
     values: Json = _take(document, key, dict, where)
     for name, value in values.items():
-        if type(value) not in _PLAIN:
+        if type(value) not in _PLAIN and not _is_number(value):
             _as(value, (int, float, *_PLAIN), f"{where}: {key}[{name!r:.60}]")
     return values
 
@@ -463,6 +468,10 @@ def _as(value: object, kind: Any, where: str) -> Any:
     if isinstance(value, int | float) and not abs(value) < _MOST:
         raise NumamicroError(f"{where} holds a number that passes 64 bits")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -_MOST < value < _MOST
 
 
 def _names(kinds: tuple[type, ...]) -> str:

@@ -119,15 +119,12 @@ class _Table:
     case: Case
     locality: str
     unit: str
-    by_choice: dict[Params, list[Value | None]]
-
-    def figures(self, choice: Params) -> Figures:
-        return tuple(value.center if value else None for value in self.by_choice[choice])
+    figures: dict[Params, Figures]
+    reasons: list[str]
 
     def why(self) -> str:
         """Say why there is no figure, in the words of the first cell that knows."""
-        values = [value for values in self.by_choice.values() for value in values if value]
-        return next((value.why for value in values if value.why), "not measured")
+        return next(iter(self.reasons), "not measured")
 
 
 _Tables: TypeAlias = "dict[_Key, _Table]"
@@ -188,11 +185,14 @@ def _tables(
         key = _key(case, meanings, sized)
         unit = next(value.unit for value in values if value)
         if key not in found:
-            found[key] = _Table(case, locality(case.route, machine), unit, {})
+            found[key] = _Table(case, locality(case.route, machine), unit, {}, [])
+        table = found[key]
+        table.reasons.extend(value.why for value in values if value and value.why)
         choice = tuple(item for item in case.params if item[0] in CHOSEN)
-        known = found[key].by_choice.get(choice, values)
+        figures = tuple(value.center if value else None for value in values)
         # The same in another size of buffer, from another boot.
-        found[key].by_choice[choice] = [a or b for a, b in zip(known, values, strict=True)]
+        known = table.figures.get(choice, figures)
+        table.figures[choice] = tuple(a or b for a, b in zip(known, figures, strict=True))
     return found
 
 
@@ -225,8 +225,8 @@ def _paired(base: _Table, new: _Table) -> Item:
         return replace(item, why="; ".join(lacking) or _NO_CHOICE)
     return replace(
         item,
-        base=base.figures(choice),
-        new=new.figures(choice),
+        base=base.figures[choice],
+        new=new.figures[choice],
         held=", ".join(f"{name} {value}" for name, value in choice),
     )
 
@@ -236,7 +236,7 @@ _NO_CHOICE = "no thread count and variant was measured on both sides"
 
 def _lacking(base: _Table, new: _Table) -> Iterator[tuple[str, _Table]]:
     for name, table in (("base", base), ("new", new)):
-        if not any(any(table.figures(choice)) for choice in table.by_choice):
+        if not any(map(any, table.figures.values())):
             yield name, table
 
 
@@ -244,9 +244,9 @@ def _choice(base: _Table, new: _Table) -> Params | None:
     """Give what is best on the base side among the choices that most boots of both sides tried."""
     known: dict[Params, tuple[int, float]] = {}
     sign = 1 if is_rate(base.unit) else -1
-    for choice in base.by_choice:
-        here = [value for value in base.figures(choice) if value]
-        there = [value for value in new.figures(choice) if value] if choice in new.by_choice else []
+    for choice in base.figures:
+        here = [value for value in base.figures[choice] if value]
+        there = [value for value in new.figures[choice] if value] if choice in new.figures else []
         if here and there:
             known[choice] = (len(here) + len(there), sign * _geometric_mean(here))
     return max(known, key=lambda choice: known[choice], default=None)
@@ -362,7 +362,7 @@ def _at_node(
     for table in tables:
         route = table.case.route
         gpu = next(end for end in (route.source, route.target) if "gpu" in str(end))
-        by_gpu[str(gpu)] += [table.figures(choice) for choice in table.by_choice]
+        by_gpu[str(gpu)] += table.figures.values()
     return {
         gpu: tuple(
             choose(known) if (known := [value for value in column if value]) else None
@@ -386,13 +386,13 @@ def _single_thread_rollups(left: _Tables, right: _Tables) -> Iterator[Item]:
             unit = here[shared[0]][0].unit
             sign = 1 if is_rate(unit) else -1
             means = {
-                choice: _means([table.figures(choice) for table in here[choice]])
+                choice: _means([table.figures[choice] for table in here[choice]])
                 for choice in shared
             }
             choice = max(
                 shared, key=lambda c: sign * _geometric_mean([v for v in means[c] if v] or [1])
             )
-            new = _means([table.figures(choice) for table in there[choice]])
+            new = _means([table.figures[choice] for table in there[choice]])
             held = ", ".join(f"{key} {value}" for key, value in choice)
             yield Item("rollup", name, unit, means[choice], new, held, members=len(here[choice]))
 
@@ -406,8 +406,8 @@ def _single(tables: _Tables) -> dict[Name, dict[Params, list[_Table]]]:
         if {_kind(end) for end in ends} != {"node"} or curve:
             continue
         name = replace(_name(table.case), where=f"{table.locality} (one core)")
-        for choice in table.by_choice:
-            if ("threads", 1) in choice and any(table.figures(choice)):
+        for choice, figures in table.figures.items():
+            if ("threads", 1) in choice and any(figures):
                 found[name][choice].append(table)
     return found
 

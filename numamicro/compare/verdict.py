@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from numamicro.compare.pairing import Item
 
+FAMILY_LEVEL = 0.03
+"""Chance of a change that is none which each of two families, roll-ups and cells, may have. They mostly
+err together, so that both stay below LEVEL."""
+
 FEWEST_BASE = 5
 """Boots of one side that tell how boots scatter, so that one boot of the other can be judged."""
 
@@ -50,7 +54,7 @@ def design_of(base: int, new: int) -> Design:
     """Give what so many boots allow."""
     if base == new == 1:
         return Design.SINGLE
-    if min(base, new) >= 4 and floor(base, new) < LEVEL:
+    if min(base, new) >= 4 and floor(base, new) < FAMILY_LEVEL:
         return Design.EXCHANGED
     if max(base, new) >= FEWEST_BASE and min(base, new) >= 1:
         return Design.PREDICTED
@@ -191,10 +195,10 @@ def _exchanged(family: dict[int, _Logs]) -> dict[int, Judged]:
         return judged
     rows = list(zip(*(_column(each.item) for each in tested.values()), strict=True))
     first = len(next(iter(tested.values())).item.base)
-    adjusted = max_t(rows, first, LEVEL)
+    adjusted = max_t(rows, first, FAMILY_LEVEL)
     for (index, each), p in zip(tested.items(), adjusted.p, strict=True):
         reach = _reach(each, adjusted)
-        judged[index] = _tested(each, p, reach, len(tested))
+        judged[index] = _tested(each, p, reach, FAMILY_LEVEL, len(tested))
     return judged
 
 
@@ -216,7 +220,7 @@ def _predicted(logs: dict[int, _Logs], declared: Sequence[str]) -> dict[int, Jud
     for index, p in zip(chosen, chances, strict=True):
         each = logs[index]
         reach = each.effect.reach(LEVEL / len(chosen))
-        judged[index] = _tested(each, p, reach, len(chosen))
+        judged[index] = _tested(each, p, reach, LEVEL, len(chosen))
     rest = {index: each for index, each in logs.items() if index not in judged}
     return judged | {index: _untested(each, Design.PREDICTED) for index, each in rest.items()}
 
@@ -232,14 +236,14 @@ def _declared(items: Sequence[Item], declared: Sequence[str]) -> list[Item]:
 # ---- one figure ----------------------------------------------------------------------------------
 
 
-def _tested(each: _Logs, p: float, reach: float, family: int) -> Judged:
+def _tested(each: _Logs, p: float, reach: float, level: float, family: int) -> Judged:
     judged = replace(_described(each), p=p, reach=exp(reach) - 1 if reach < 100 else inf)
     low, high = each.effect.interval or (-inf, inf)
-    if p < LEVEL:
+    if p < level:
         return replace(judged, verdict=_changed(each, low, high))
     if abs(each.effect.shift) <= each.threshold:
         return replace(judged, verdict=Verdict.UNCHANGED)
-    more = boots_needed(each.scatter, each.threshold, each.n, LEVEL / family)
+    more = boots_needed(each.scatter, each.threshold, each.n, level / family)
     return replace(judged, verdict=Verdict.INCONCLUSIVE, more=more)
 
 

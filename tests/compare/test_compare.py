@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from numamicro.cli import main
+from numamicro.compare import boots
 from numamicro.file import read_matrix, write_matrix
 from numamicro.matrix import CostMatrix
 from tests.compare.truth import boot, figures, scaled, side
@@ -407,3 +409,20 @@ def test_every_format_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert "--all lists them" in out
     _, out, _ = run(capsys, tmp_path / "a", tmp_path / "b", "--all")
     assert "node3>node3" in out
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_many_large_files_are_read_by_several_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side(tmp_path / "a", 4, TRUTH, 1)
+    side(tmp_path / "b", 4, scaled(TRUTH, 0.5), 2)
+    alone = told(capsys, tmp_path / "a", tmp_path / "b", "--model", "llama-3.1-8b")
+    monkeypatch.setattr(boots, "_WORTH_A_POOL", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert told(capsys, tmp_path / "a", tmp_path / "b", "--model", "llama-3.1-8b") == alone
+    (tmp_path / "a" / "bad.json").write_text("{")
+    status, _, err = run(capsys, tmp_path / "a", tmp_path / "b")
+    assert status == 2
+    assert "bad.json" in err
+    assert len(err.strip().splitlines()) == 1

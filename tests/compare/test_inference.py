@@ -271,8 +271,7 @@ def test_a_false_alarm_is_rare(boots: tuple[int, int], noise: float) -> None:
     found = tally(World(noise, noise / 3, cells=12), *boots, _TIMES, seed=11)
     # 5 % of 120 are 6; more than 12 would come by chance in one of a hundred such tests.
     assert found.false_verdict * _TIMES <= 12
-    # Two families of 5 % each, which mostly fail together: 12 if they never did.
-    assert found.false_change * _TIMES <= 22
+    assert found.false_change * _TIMES <= 14
 
 
 def test_a_change_of_a_twentieth_is_seen_as_often_as_it_should() -> None:
@@ -280,4 +279,4 @@ def test_a_change_of_a_twentieth_is_seen_as_often_as_it_should() -> None:
     assert tally(alone, 5, 1, _TIMES, ("read",)).seen > 0.45
     assert tally(alone, 5, 2, _TIMES, ("read",)).seen > 0.65
     many = World(0.0, 0.015, change=log(1.05), changed=60)
-    assert tally(many, 5, 5, 20).seen > 0.93
+    assert tally(many, 5, 5, 20).seen > 0.85
