@@ -16,6 +16,7 @@ cdef extern from "arena.h" nogil:
         size_t size
     int arena_open(c_arena *, size_t size, int huge, placement, const int *nodes, size_t count)
     int arena_close(c_arena *)
+    int policy_set(placement, const int *nodes, size_t count)
     int arena_census(const c_arena *, size_t offset, size_t length, size_t step, uint64_t *pages)
 
 cdef extern from "team.h" nogil:

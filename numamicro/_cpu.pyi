@@ -85,6 +85,30 @@ class Displaced(OSError):
     """A pinned thread was found on another CPU: its own went offline, or its affinity changed."""
 
 @final
+class Region:
+    """Memory that another made, looked at alone."""
+
+    def __init__(self, address: int, size: int) -> None: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def census(self, offset: int, length: int, step: int) -> dict[int, int]:
+        """Count its pages by node, as :meth:`Arena.census` does."""
+
+    def close(self) -> None:
+        """Look no longer; the memory is not ours to give back."""
+
+def bind_thread(nodes: Sequence[int]) -> None:
+    """Let new memory of this thread come from these nodes alone; from wherever, if none is given.
+
+    Raises
+    ------
+    OSError
+        EPERM where a container forbids it, EINVAL for a node that cannot give memory.
+    """
+
+@final
 class Team:
     """Threads that stay until closed, the i-th pinned to ``cpus[i]``; a CPU may come twice.
 

@@ -35,6 +35,52 @@ cdef int *ints(values) except NULL:
     return array
 
 
+cdef dict census_of(const c_arena *memory, size_t offset, size_t length, size_t step):
+    cdef int rc
+    cdef uint64_t *pages = <uint64_t *>calloc(CENSUS_STATES, sizeof(uint64_t))
+    if pages is NULL:
+        raise MemoryError
+    try:
+        with nogil:
+            rc = arena_census(memory, offset, length, step, pages)
+        check(rc, "asking where pages are")
+        return {i - ERRNO_LIMIT: pages[i] for i in range(CENSUS_STATES) if pages[i]}
+    finally:
+        free(pages)
+
+
+cdef class Region:
+    cdef c_arena memory
+
+    def __init__(self, size_t address, size_t size):
+        self.memory = c_arena(<unsigned char *>address, size)
+
+    @property
+    def address(self):
+        return <size_t>self.memory.address
+
+    @property
+    def size(self):
+        return self.memory.size
+
+    def census(self, size_t offset, size_t length, size_t step):
+        return census_of(&self.memory, offset, length, step)
+
+    def close(self):
+        self.memory = c_arena(NULL, 0)
+
+
+def bind_thread(nodes):
+    cdef int rc
+    ids = tuple(nodes)
+    cdef size_t count = len(ids)
+    cdef int *array = ints(ids)
+    with nogil:
+        rc = policy_set(PLACE_BIND if count else PLACE_NONE, array, count)
+    free(array)
+    check(rc, f"setting this thread's policy, nodes {list(ids)}")
+
+
 cdef class Arena:
     cdef c_arena memory
     cdef Py_ssize_t views
@@ -65,17 +111,7 @@ cdef class Arena:
         return self.memory.size
 
     def census(self, size_t offset, size_t length, size_t step):
-        cdef int rc
-        cdef uint64_t *pages = <uint64_t *>calloc(CENSUS_STATES, sizeof(uint64_t))
-        if pages is NULL:
-            raise MemoryError
-        try:
-            with nogil:
-                rc = arena_census(&self.memory, offset, length, step, pages)
-            check(rc, "asking where pages are")
-            return {i - ERRNO_LIMIT: pages[i] for i in range(CENSUS_STATES) if pages[i]}
-        finally:
-            free(pages)
+        return census_of(&self.memory, offset, length, step)
 
     def close(self):
         if self.views:

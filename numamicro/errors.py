@@ -8,3 +8,19 @@ class NumamicroError(Exception):
 
     The command line prints the sentence and exits with status 2; it never shows a traceback for it.
     """
+
+
+class GpuError(Exception):
+    """NVIDIA's driver refused a call, or is not there.
+
+    Parameters
+    ----------
+    text : str
+        What was asked, and the driver's own name and words for what went wrong.
+    name : str, optional
+        The driver's own name for it: CUDA_ERROR_OUT_OF_MEMORY; None where it was not the driver.
+    """
+
+    def __init__(self, text: str, name: str | None = None) -> None:
+        super().__init__(text)
+        self.name = name

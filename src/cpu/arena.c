@@ -70,6 +70,23 @@ static int bind_pages(unsigned char *address, size_t size, int mode, const int *
     return memcmp(&asked, &kept, sizeof asked) ? -EINVAL : 0;
 }
 
+static int mode_of(enum placement placement) {
+    return placement == PLACE_NONE   ? MPOL_DEFAULT
+           : placement == PLACE_BIND ? MPOL_BIND
+                                     : MPOL_INTERLEAVE;
+}
+
+int policy_set(enum placement placement, const int *nodes, size_t count) {
+    struct node_mask mask;
+    int rc = mask_of(&mask, nodes, count);
+    if (rc || (placement == PLACE_NONE) != (count == 0))
+        return rc ? rc : -EINVAL;
+    return syscall(SYS_set_mempolicy, mode_of(placement), count ? &mask : NULL,
+                   count ? MASK_BITS : 0)
+               ? -errno
+               : 0;
+}
+
 int arena_open(struct arena *arena, size_t size, int huge, enum placement placement,
                const int *nodes, size_t count) {
     if (size == 0 || (placement == PLACE_NONE) != (count == 0))
@@ -84,8 +101,7 @@ int arena_open(struct arena *arena, size_t size, int huge, enum placement placem
     madvise(address, mapped_size(size), huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     int rc = 0;
     if (placement != PLACE_NONE)
-        rc = bind_pages(address, mapped_size(size),
-                        placement == PLACE_BIND ? MPOL_BIND : MPOL_INTERLEAVE, nodes, count);
+        rc = bind_pages(address, mapped_size(size), mode_of(placement), nodes, count);
     if (rc) {
         unmap(address, size);
         return rc;

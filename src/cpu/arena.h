@@ -25,6 +25,10 @@ int arena_open(struct arena *arena, size_t size, int huge, enum placement placem
 
 int arena_close(struct arena *arena);
 
+/* Sets where the calling thread's own memory comes from until it is set again; PLACE_NONE: wherever
+ * the process would have it. */
+int policy_set(enum placement placement, const int *nodes, size_t count);
+
 /* Counts where the pages at offset, offset + step, ... below offset + length are.
  * pages[ERRNO_LIMIT + id] grows by one for a page on node `id`, pages[ERRNO_LIMIT - errno] for a
  * page that the kernel cannot place (-ENOENT or -EFAULT, by kernel version: never touched). */

@@ -173,6 +173,15 @@ def test_first_call_sets_up_and_the_next_does_not(stage: Stage) -> None:
     assert stage.new_calls() == []
 
 
+def test_the_compiler_of_the_kernels_is_left_out_where_it_is_not_wanted(stage: Stage) -> None:
+    stage.run("matrix")
+    assert any("pyproject.toml:kernels" in call for call in stage.new_calls())
+    stage.run("matrix", NUMAMICRO_NO_GPU_KERNELS="1")
+    calls = stage.new_calls()
+    assert kinds(calls) == ["group", "build"]
+    assert not any("kernels" in call for call in calls)
+
+
 def test_arguments_status_and_process_pass_through(stage: Stage) -> None:
     stage.run("show")
     with stage.start("show", "two words", "*", "", STATUS="130") as process:

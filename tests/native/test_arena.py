@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from numamicro._cpu import Arena, Team, fill
+from numamicro._cpu import Arena, Region, Team, bind_thread, fill
+from numamicro.topology import discover
 
 from .conftest import KIB
 
@@ -186,3 +187,32 @@ def test_no_mapping_is_left_over() -> None:
         with pytest.raises(OSError, match="nodes"):
             Arena(64 * MIB, huge=True, policy="bind", nodes=[4096])
     assert mapped_bytes() - before < 64 * MIB
+
+
+def test_memory_of_another_is_counted_as_an_arena_is() -> None:
+    with Arena(4 * MIB, huge=False) as arena:
+        with memoryview(arena) as view:
+            view[:MIB] = bytes(MIB)
+        region = Region(arena.address, MIB)
+        assert (region.address, region.size) == (arena.address, MIB)
+        assert region.census(0, MIB, 4096) == arena.census(0, MIB, 4096)
+        with pytest.raises(OSError, match="asking where pages are"):
+            region.census(0, 2 * MIB, 4096)
+
+
+def test_a_threads_memory_comes_from_the_node_it_is_bound_to() -> None:
+    home = discover().targets[0].id
+    try:
+        bind_thread((home,))
+    except PermissionError:
+        pytest.skip("set_mempolicy is forbidden here: give the container CAP_SYS_NICE")
+    try:
+        with Arena(MIB, huge=False) as arena:
+            with memoryview(arena) as view:
+                view[:] = bytes(MIB)
+            assert set(arena.census(0, MIB, 4096)) == {home}
+    finally:
+        bind_thread(())
+    for wrong in ((-1,), (4096,), (4000,)):
+        with pytest.raises(OSError, match="policy"):
+            bind_thread(wrong)
