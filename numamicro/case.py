@@ -74,6 +74,12 @@ def node(index: int) -> Place:
     return Place("node", index)
 
 
+def gpus_of(*places: AnyPlace) -> tuple[Place, ...]:
+    """Give the GPUs among places and sets of them, each once, ascending."""
+    sets = [each.places if isinstance(each, PlaceSet) else (each,) for each in places]
+    return tuple(sorted({part for parts in sets for part in parts if part.kind == "gpu"}))
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Route:
     """From where to where, through what, moved by what.

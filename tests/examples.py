@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -14,11 +15,15 @@ from numamicro.topology import (
     Cache,
     Cgroup,
     Cpu,
+    Gpu,
+    GpuDriver,
+    GpuPair,
     HugePool,
     Llc,
     Machine,
     Note,
     NumaNode,
+    PcieLink,
 )
 from numamicro.units import GIB, MIB, is_rate
 
@@ -52,6 +57,31 @@ def machine(nodes: Sequence[int] = (0, 1), cores: int = 2, memory: int = 16 * GI
         ),
         llcs=tuple(Llc(rank, ids[index], 32 * MIB) for rank, index in enumerate(nodes)),
         huge_page_bytes=2 * MIB,
+    )
+
+
+def with_gpus(of: Machine, count: int = 2, memory: int = 24 * GIB) -> Machine:
+    """Give the machine with GPUs that reach each other, spread over its nodes in turn."""
+    nodes = [each.id for each in of.targets]
+    return replace(
+        of,
+        gpus=tuple(
+            Gpu(
+                index,
+                "Example GPU",
+                memory,
+                capability=(9, 0),
+                host_node=nodes[index % len(nodes)],
+                mig=False,
+            )
+            for index in range(count)
+        ),
+        gpu_pairs=tuple(
+            GpuPair((a, b), "PIX" if (b - a) % len(nodes) == 0 else "SYS", claimed=True)
+            for b in range(count)
+            for a in range(b)
+        ),
+        gpu_driver=GpuDriver("595.71.05", "13.2"),
     )
 
 
@@ -173,6 +203,7 @@ cases = st.builds(
     routes,
     st.dictionaries(st.text(), params, max_size=4),
 )
+hashes = st.text("0123456789abcdef", min_size=12, max_size=12)
 machines = st.builds(
     Machine,
     architecture=st.text(),
@@ -247,6 +278,41 @@ machines = st.builds(
     container=optional(st.text()),
     wsl=st.booleans(),
     notes=tuples(findings),
+    gpus=tuples(
+        st.builds(
+            Gpu,
+            id=ids,
+            name=st.text(),
+            memory=optional(counts),
+            capability=st.tuples(ids, ids),
+            index=optional(ids),
+            identity=optional(hashes),
+            pci=optional(st.text()),
+            host_node=optional(ids),
+            memory_node=optional(ids),
+            link=optional(st.builds(PcieLink, *[optional(ids)] * 4)),
+            bar1=optional(counts),
+            l2_bytes=optional(counts),
+            processors=optional(ids),
+            copy_engines=optional(ids),
+            mig=optional(st.booleans()),
+            compute_mode=st.sampled_from(("default", "exclusive-process", "prohibited")),
+            display=optional(st.booleans()),
+            time_limit=st.booleans(),
+            iommu_group=optional(ids),
+        )
+    ),
+    gpu_pairs=tuples(
+        st.builds(
+            GpuPair,
+            st.tuples(ids, ids),
+            level=optional(st.text()),
+            nvlinks=ids,
+            claimed=st.booleans(),
+            atomics=st.booleans(),
+        )
+    ),
+    gpu_driver=optional(st.builds(GpuDriver, optional(st.text()), st.text(), optional(st.text()))),
 )
 some_samples = st.lists(
     st.builds(Sample, st.floats(1e-9, 1e6), st.integers(1, 2**53), st.integers(1, 2**31)),
@@ -297,7 +363,6 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=6,
 )
-hashes = st.text("0123456789abcdef", min_size=12, max_size=12)
 headers = st.builds(
     Header,
     tool=st.text(),

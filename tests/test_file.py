@@ -27,7 +27,7 @@ from numamicro.errors import NumamicroError
 from numamicro.file import SCHEMA, UPGRADES, matrix_text, read_matrix, write_matrix
 from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.report.table import render
-from numamicro.topology import Note
+from numamicro.topology import Gpu, GpuDriver, GpuPair, Note, PcieLink
 from tests import examples
 
 if TYPE_CHECKING:
@@ -43,8 +43,14 @@ def full_matrix() -> CostMatrix:
     run = replace(cell.runs[0], outcome={"isa": "avx2", "turbo": None}, warnings=(Note("w", "x"),))
     failed = examples.failed_run(State.VOID, process=1)
     staged = Route(Place("gpu", 0), Place("gpu", 1), via=node(0), mover="copy-engine")
+    machine = replace(
+        examples.machine((0,)),
+        gpus=(Gpu(0, "Example GPU", link=PcieLink(1, 16, 5, 16)),),
+        gpu_pairs=(GpuPair((0, 1), "SYS"),),
+        gpu_driver=GpuDriver("595.71.05", "13.2"),
+    )
     return CostMatrix(
-        examples.header(examples.machine((0,)), label="all"),
+        examples.header(machine, label="all"),
         (
             replace(cell, runs=(run,), origin="imported"),
             Measurement.of_runs(examples.read_case(0, 0), "B/s", (run, failed)),

@@ -18,16 +18,18 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A layer is one module or one folder. It may import itself and what stands before it.
 LAYERS = (
-    "_cpu",
     "errors",
+    "_cpu",
+    "_gpu",
+    "_gpu_data",
     "finding",
     "units",
     "stats",
     "case",
+    "identity",
     "topology",
     "rights",
     "setting",
-    "identity",
     "matrix",
     "plausibility",
     "saving",

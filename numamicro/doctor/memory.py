@@ -59,14 +59,14 @@ def single_channel(setting: Setting, machine: Machine) -> Iterator[Finding]:
             return
 
 
-def translation(setting: Setting, _: Machine) -> Iterator[Finding]:
+def translation(setting: Setting, machine: Machine) -> Iterator[Finding]:
     """Devices reach memory through the IOMMU's tables."""
     domains = word(setting, "iommu.domains")
     translated = [part for part in domains.split(", ") if part.startswith("DMA")]
     if translated:
         yield Finding(
             "iommu-translation",
-            Severity.REMARK,
+            Severity.LIMITS if len(machine.gpus) > 1 else Severity.REMARK,
             f"the IOMMU translates what devices address ({', '.join(translated)} groups)",
             f"type in /sys/kernel/iommu_groups/*: {domains}",
             "copies to and between GPUs may be slower, or pass through the CPU; CPU figures are the same",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numamicro.report.gpus import gpu_line, pair_table
 from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def render_machine(machine: Machine) -> str:
     blocks = [
         "\n".join([_heading(machine), *_tree(machine)]),
         _distances(machine),
+        pair_table(machine),
         "\n".join(f"note: {note.text}" for note in machine.notes),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -33,6 +35,8 @@ def _heading(machine: Machine) -> str:
         _count(len(cores), "core"),
         _count(len(online), "CPU"),
     ]
+    if machine.gpus:
+        parts.append(_count(len(machine.gpus), "GPU"))
     if machine.hypervisor:
         parts.append(f"virtual machine ({machine.hypervisor})")
     if machine.container:
@@ -57,7 +61,14 @@ def _tree(machine: Machine) -> list[str]:
         lines.append("of no package" if package is None else f"package{package}")
         for node, (stem, branch) in zip(nodes, _branches(len(nodes)), strict=True):
             lines.append(f"{branch}{_node(node, machine)}")
-            lines += [f"{stem}{line}" for line in _caches(node, machine)]
+            lines += [f"{stem}{line}" for line in _inside(node, machine)]
+    lost = [gpu for gpu in machine.gpus if gpu.host_node is None]
+    if lost:
+        lines.append("next to an unknown node")
+        lines += [
+            f"{branch}{gpu_line(gpu)}"
+            for gpu, (_, branch) in zip(lost, _branches(len(lost)), strict=True)
+        ]
     return lines
 
 
@@ -87,14 +98,17 @@ def _node(node: NumaNode, machine: Machine) -> str:
     return "  ".join(parts)
 
 
-def _caches(node: NumaNode, machine: Machine) -> list[str]:
-    inside = [cpu for cpu in machine.cpus if cpu.id in set(node.cpus)]
+def _inside(node: NumaNode, machine: Machine) -> list[str]:
+    """Give a line for each last-level cache of a node, then for each GPU next to it."""
+    members = set(node.cpus)
     groups: dict[int | None, list[Cpu]] = {}
-    for cpu in inside:
-        groups.setdefault(cpu.llc, []).append(cpu)
+    for cpu in machine.cpus:
+        if cpu.id in members:
+            groups.setdefault(cpu.llc, []).append(cpu)
+    lines = [_cache(llc, cpus, machine) for llc, cpus in groups.items()]
+    lines += [gpu_line(gpu) for gpu in machine.gpus if gpu.host_node == node.id]
     return [
-        f"{branch}{_cache(llc, cpus, machine)}"
-        for (llc, cpus), (_, branch) in zip(groups.items(), _branches(len(groups)), strict=True)
+        f"{branch}{line}" for line, (_, branch) in zip(lines, _branches(len(lines)), strict=True)
     ]
 
 

@@ -11,6 +11,8 @@ from numamicro.finding import Finding, Severity
 from numamicro.topology import environment
 from numamicro.topology.caches import llcs_of, read_caches, sorts_of
 from numamicro.topology.cpus import allowed_cpus, cpu_ids, read_cpus
+from numamicro.topology.gpu_facts import ask_gpus
+from numamicro.topology.gpus import Gpus, read_gpus
 from numamicro.topology.machine import Machine
 from numamicro.topology.nodes import NODE, home_nodes, node_ids, read_nodes
 from numamicro.topology.notes import notes_of
@@ -49,6 +51,8 @@ def discover(root: str | Path = "/") -> Machine:
     nodes = read_nodes(tree, online)
     caches = read_caches(tree, online)
     llcs = llcs_of(caches)
+    # Only the running system has a driver to ask.
+    gpus = read_gpus(tree, [node.id for node in nodes], ask_gpus()) if tree.live else Gpus()
     machine = Machine(
         architecture=environment.architecture(tree),
         cpu_model=environment.cpu_model(tree),
@@ -69,8 +73,11 @@ def discover(root: str | Path = "/") -> Machine:
         hypervisor=environment.hypervisor(tree),
         container=environment.container(tree),
         wsl=environment.is_wsl(tree),
+        gpus=gpus.gpus,
+        gpu_pairs=gpus.pairs,
+        gpu_driver=gpus.driver,
     )
-    return replace(machine, notes=(*notes_of(machine), *_reading_notes(tree)))
+    return replace(machine, notes=(*notes_of(machine), *gpus.notes, *_reading_notes(tree)))
 
 
 def _reading_notes(tree: Tree) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from numamicro.case import Place, PlaceSet
 from numamicro.errors import NumamicroError
 from numamicro.finding import Finding  # noqa: TC001  (the codec asks for the type at run time)
 from numamicro.topology.codec import decode, encode
+from numamicro.topology.gpu import Gpu, GpuDriver, GpuPair  # noqa: TC001  the codec needs them
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -204,6 +205,8 @@ class Machine:
         docker, podman, lxc, ...; None outside.
     wsl : bool
         Whether this is the Windows Subsystem for Linux.
+    gpus, gpu_pairs, gpu_driver
+        The GPUs by ordinal, every pair of them, and the driver that shows them (None: none does).
     notes : tuple of Finding
         What is hidden or left out, and what would show it.
     """
@@ -221,6 +224,27 @@ class Machine:
     container: str | None = None
     wsl: bool = False
     notes: tuple[Finding, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    gpu_pairs: tuple[GpuPair, ...] = ()
+    gpu_driver: GpuDriver | None = None
+
+    def gpu(self, id: int | str) -> Gpu:
+        """Give the GPU with this ordinal.
+
+        Raises
+        ------
+        NumamicroError
+            There is none; the sentence names those that exist.
+        """
+        for gpu in self.gpus:
+            if gpu.id == id:
+                return gpu
+        raise _no_such("gpu", id, (gpu.id for gpu in self.gpus))
+
+    def gpu_pair(self, here: Place, there: Place) -> GpuPair | None:
+        """Give what lies between two GPUs, in whatever order they are named."""
+        both = sorted(place.id for place in (here, there) if isinstance(place.id, int))
+        return next((pair for pair in self.gpu_pairs if [*pair.gpus] == both), None)
 
     def node(self, id: int) -> NumaNode:
         """Give the node with this os index.
@@ -260,7 +284,7 @@ class Machine:
         Parameters
         ----------
         place : Place or PlaceSet
-            A node, package, llc, core or cpu, or several of them.
+            A node, package, llc, core or cpu, or several of them; a gpu has the CPUs next to it.
 
         Raises
         ------
@@ -294,7 +318,8 @@ class Machine:
         str
             same-llc (both are CPUs below one last-level cache), local (one node), same-package,
             other-package, memory-only (a node without CPUs, which belongs to no package), or
-            several (either is a set of places).
+            several (either is a set of places). From a node to a GPU it is as from the node to the
+            one next to the GPU (unknown: nobody tells which); between GPUs it is what joins them.
 
         Raises
         ------
@@ -303,6 +328,8 @@ class Machine:
         """
         if isinstance(source, PlaceSet) or isinstance(target, PlaceSet):
             return "several"
+        if "gpu" in (source.kind, target.kind):
+            return self._gpu_locality(source, target)
         here, there = self._spot(source), self._spot(target)
         if source == target and source.kind == "package":
             return "local"
@@ -377,6 +404,10 @@ class Machine:
         if place.kind == "node" and isinstance(place.id, int):
             inside = set(self.node(place.id).cpus)
             return [cpu for cpu in self.cpus if cpu.id in inside]
+        if place.kind == "gpu":
+            next_to = self.gpu(place.id).host_node
+            near = [cpu for cpu in self.cpus if cpu.node == next_to and cpu.usable]
+            return near or [*self.cpus]
         label = _LABELS.get(place.kind)
         if label is None:
             raise NumamicroError(f"{place} holds no CPUs; name a node, package, llc, core or cpu")
@@ -385,6 +416,16 @@ class Machine:
             labels = {getattr(cpu, label) for cpu in self.cpus} - {None}
             raise _no_such(place.kind, place.id, labels)
         return members
+
+    def _gpu_locality(self, source: Place, target: Place) -> str:
+        if source == target:
+            return "local"
+        if source.kind == target.kind:
+            pair = self.gpu_pair(source, target)
+            return pair.kind if pair else "unknown"
+        gpu, other = (source, target) if source.kind == "gpu" else (target, source)
+        next_to = self.gpu(gpu.id).host_node
+        return "unknown" if next_to is None else self.locality(Place("node", next_to), other)
 
     def _spot(self, place: Place) -> _Spot:
         members = [cpu for cpu in self._members(place) if cpu.online]

@@ -237,7 +237,9 @@ def test_places_that_are_not_there(tmp_path: Path) -> None:
         machine.usable_cpus(Place("llc", 7))
     with pytest.raises(NumamicroError, match="no cpu9 here; choose one of: 0, 1, 2, 3"):
         machine.locality(node(0), Place("cpu", 9))
-    with pytest.raises(NumamicroError, match="gpu0 holds no CPUs"):
+    with pytest.raises(NumamicroError, match="drive0 holds no CPUs"):
+        machine.cores(Place("drive", 0))
+    with pytest.raises(NumamicroError, match="no gpu0 here; choose one of: none"):
         machine.cores(Place("gpu", 0))
 
 
