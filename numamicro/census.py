@@ -19,7 +19,7 @@ from numamicro.matrix import Placement
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numamicro._cpu import Arena
+    from numamicro._cpu import Arena, Region
     from numamicro.topology import Machine
 
 
@@ -40,7 +40,9 @@ class Census:
         return sum(self.pages.values()) * self.page_bytes
 
 
-def placement(arena: Arena, length: int, nodes: Collection[int], machine: Machine) -> Placement:
+def placement(
+    arena: Arena | Region, length: int, nodes: Collection[int], machine: Machine
+) -> Placement:
     """Give where the first `length` bytes of an arena are, and what share is on `nodes`."""
     huge_share = huge_page_share(arena.address, length)
     huge = machine.huge_page_bytes if huge_share == 1.0 else None
@@ -56,7 +58,7 @@ def placement(arena: Arena, length: int, nodes: Collection[int], machine: Machin
     )
 
 
-def take_census(arena: Arena, length: int, page_bytes: int) -> Census:
+def take_census(arena: Arena | Region, length: int, page_bytes: int) -> Census:
     """Count pages by node: by move_pages, else from numa_maps, else not at all."""
     try:
         named = Census("move_pages", arena.census(0, length, page_bytes), page_bytes)

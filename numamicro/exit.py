@@ -22,9 +22,18 @@ class Exit(IntEnum):
 
 
 def status_of(matrix: CostMatrix) -> Exit:
-    """Give the status of a finished run: waived and skipped cells are no failure, none ok is."""
+    """Give the status of a finished run: waived and skipped cells are no failure, none ok is.
+
+    That GPUs have no part in it is a result too: a machine may have none, or none that reach each
+    other, where every machine has CPUs and memory to be measured.
+    """
+    from numamicro.case import gpus_of
     from numamicro.matrix import FAILED_STATES, State
 
     states = {cell.state for cell in matrix.measurements}
-    failed = bool(states & FAILED_STATES) or State.OK not in states
+    only_without_gpus = all(
+        cell.state is State.WAIVED and gpus_of(cell.case.route.source, cell.case.route.target)
+        for cell in matrix.measurements
+    )
+    failed = bool(states & FAILED_STATES) or (State.OK not in states and not only_without_gpus)
     return Exit.FAILED_CELLS if failed else Exit.DONE

@@ -151,9 +151,9 @@ class Journal:
         self._write({"case": case_to_json(case), "unit": unit, "run": run_to_json(run)})
 
     def close_case(self, case: Case, unit: str, state: State, reason: Note) -> None:
-        """Record why a case has no run: waived, skipped or cancelled."""
+        """Record why a case has no run: waived, skipped or cancelled; the first reason stays."""
         self._units.setdefault(case, unit)
-        self._closed[case] = (state, reason)
+        self._closed.setdefault(case, (state, reason))
 
     def has(self, case: Case, process: int) -> bool:
         """Tell whether this process' run of the case is there."""

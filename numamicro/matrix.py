@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from numamicro.stats import Summary, summarise
-from numamicro.units import is_rate
+from numamicro.units import KIB, MIB, is_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +22,22 @@ CHOSEN = frozenset({"threads", "variant"})
 """Parameters over which the best is taken when a table shows one figure a route."""
 
 
-CURVES = ("working_set", "delay", "team", "format", "kind")
+CURVES = ("working_set", "delay", "team", "format", "kind", "transfer")
 """Parameters that are swept to see a curve: a table shows a row a value, and no best."""
+
+
+MATRIX_MESSAGES = (16 * KIB, 16 * MIB)
+"""Messages that every pair of GPUs exchanges: a token's and a prompt's."""
+
+MATRIX_VALUES: Mapping[str, tuple[Param, ...]] = {"message": MATRIX_MESSAGES}
+"""Parameters that have a matrix for a few values, measured everywhere; the others make a curve."""
+
+
+def in_matrix(case: Case) -> bool:
+    """Tell whether a cell belongs to a matrix, and not to a curve alone."""
+    return all(case.get(name) is None for name in CURVES) and all(
+        case.get(name, values[0]) in values for name, values in MATRIX_VALUES.items()
+    )
 
 
 class State(StrEnum):

@@ -20,6 +20,7 @@ from numamicro.probes.probe import SIZE_CODES, WARM_UP_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numamicro.case import AnyPlace
     from numamicro.probes.probe import Probe
     from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
@@ -66,6 +67,11 @@ class Planned:
     rivals: tuple[Case, ...] = ()
     otherwise: Case | None = None
     waived: Note | None = None
+
+    @property
+    def place(self) -> AnyPlace:
+        """The place on whose CPUs its worker runs."""
+        return self.probe.place(self.case)
 
     def resolve(self, look_up: LookUp, cpus: int) -> Case:
         """Give the case with BEST replaced by what won.
@@ -134,7 +140,8 @@ def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan
     _check_wishes(machine, wishes, probes)
     planned = [item for probe in probes for item in _plan_probe(probe, machine, wishes)]
     _check_operations(machine, wishes, probes)
-    if not any(item.waived is None for item in planned):
+    nothing = not any(item.waived is None for item in planned)
+    if nothing and not _is_without_gpus(planned, machine, wishes, probes):
         raise NumamicroError(_why_nothing(planned))
     if wishes.memory is not None:
         _check_memory(planned)
@@ -179,6 +186,21 @@ def _check_memory(planned: Sequence[Planned]) -> None:
             raise NumamicroError(f"--memory: {item.waived.text}")
 
 
+def _is_without_gpus(
+    planned: Sequence[Planned], machine: Machine, wishes: Wishes, probes: Sequence[Probe]
+) -> bool:
+    """Tell whether only GPUs were asked for and have no part in it here: there is none, no pair of
+    them, or the probe says why. That is a result, and no slip of who asked."""
+    asked = {name.partition("/")[0] for name in wishes.only}
+    named = [probe for probe in probes if probe.name in asked]
+    everywhere = replace(wishes, nodes=(), threads=())
+    return (
+        bool(named)
+        and all(probe.needs_gpu for probe in named)
+        and (bool(planned) or not any(any(probe.cases(machine, everywhere)) for probe in named))
+    )
+
+
 def _why_nothing(planned: Sequence[Planned]) -> str:
     if planned and planned[0].waived:
         return f"nothing is left to measure: {planned[0].waived.text}"
@@ -201,7 +223,7 @@ def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Plan
             yield waived[-1]  # one cell says it; the route's sweep would only repeat it
             continue
         yield from waived
-        if probe.late:
+        if probe.comes_late(cases[0]):
             yield from _all(probe, cases, machine, wishes, Priority.SWEEPS)
             continue
         kind = (*_class(machine, route), *rest)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from numamicro.case import gpus_of
 from numamicro.matrix import CHOSEN, Measurement, Run, State, best_of
 from numamicro.plan import Planned, Priority
 from numamicro.stats import NARROW
@@ -17,11 +18,12 @@ from numamicro.topology import Note
 from numamicro.worker.handle import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from numamicro.case import AnyPlace, Case
+    from numamicro.case import Case, Place
     from numamicro.journal import Journal
     from numamicro.plan import Plan
+    from numamicro.probes.probe import Probe
     from numamicro.topology import Machine
 
 DEADLINE_SECONDS = 30.0
@@ -79,6 +81,7 @@ class Runner:
         self._total = len(plan.to_measure) * plan.wishes.level.processes
         self._estimated = self._spent = 1.0
         self._worker: Worker | None = None
+        self._lost: set[Place] = set()
 
     def run(self) -> bool:
         """Measure until the plan or the budget ends; tell whether it came to its end."""
@@ -133,38 +136,54 @@ class Runner:
     def _block(self, process: int, items: list[Planned]) -> None:
         """Measure one block in random order, so that drift does not follow the matrix."""
         self._order.shuffle(items)
-        turn = {item.case.route.source: index for index, item in enumerate(items)}
-        items.sort(key=lambda item: turn[item.case.route.source])
+        turn = {item.place: index for index, item in enumerate(items)}
+        items.sort(key=lambda item: turn[item.place])
         # One worker lives at a time: two would share the memory bandwidth that is measured.
-        for source, group in groupby(items, key=lambda item: item.case.route.source):
+        for _, group in groupby(items, key=lambda item: item.place):
             for item in group:
-                self._one(item, process, source)
+                self._one(item, process)
             self._end_worker()
 
-    def _one(self, item: Planned, process: int, source: AnyPlace) -> None:
+    def _one(self, item: Planned, process: int) -> None:
         case = self._resolved(item)
         self._done += 1
+        if lost := self._lost.intersection(gpus_of(case.route.source, case.route.target)):
+            self._give_up(item, case, min(lost))
+            return
         if self._stop is not None:
             self._stop.check()
         if self._settled(case, process) or not self._affords(item):
             return
         self._observe(Progress(self._done, self._total, case, self._elapsed))
         before = self._elapsed
-        runs = self._runs(item, case, process, source)
+        runs = self._runs(item, case, process)
         self._spent += self._elapsed - before
         self._estimated += item.seconds
         for value, run in runs.items():
             named = case.having(value=value) if value else case
             self._journal.add(named, item.probe.unit_of(value), run)
+        self._look_after_worker(item.probe, case, runs.values())
 
     def _resolved(self, item: Planned) -> Case:
-        cpus = len(self._machine.usable_cpus(item.case.route.source))
-        return item.resolve(self._journal.look_up, cpus)
+        return item.resolve(self._journal.look_up, len(self._machine.usable_cpus(item.place)))
 
-    def _runs(self, item: Planned, case: Case, process: int, source: AnyPlace) -> dict[str, Run]:
+    def _look_after_worker(self, probe: Probe, case: Case, runs: Iterable[Run]) -> None:
+        """End a worker that a probe has for itself, or whose driver failed: nothing it has of a GPU
+        is to be trusted. One that a kill cannot end keeps its GPUs, and no other is sent after it."""
+        if probe.alone or any(run.reason and run.reason.code == "driver" for run in runs):
+            self._end_worker()
+        if self._worker is not None and self._worker.stuck:
+            self._lost |= {*gpus_of(case.route.source, case.route.target)}
+
+    def _give_up(self, item: Planned, case: Case, gpu: Place) -> None:
+        if self._journal.look_up(case) is None:
+            text = f"a process is stuck in the driver of {gpu}, which cannot be used until it ends"
+            self._journal.close_case(case, item.probe.unit, State.WAIVED, Note("gpu-stuck", text))
+
+    def _runs(self, item: Planned, case: Case, process: int) -> dict[str, Run]:
         try:
             if self._worker is None or not self._worker.alive:
-                self._worker = Worker(source, self._machine, self._plan.wishes.seed)
+                self._worker = Worker(item.place, self._machine, self._plan.wishes.seed)
         except OSError as error:
             why = f"no worker could be started: {error.strerror}"
             return {"": Run(process, state=State.ERROR, reason=Note("no-worker", why))}

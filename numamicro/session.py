@@ -34,7 +34,7 @@ def measured(wishes: Wishes, label: str | None = None) -> CostMatrix:
         A wish cannot be met here.
     """
     machine = discover()
-    plan = make_plan(machine, wishes, all_probes())
+    plan = make_plan(machine, wishes.on(machine), all_probes())
     header = header_of(plan, machine, label)
     journal = Journal()
     Runner(plan, machine, journal).run()
@@ -55,7 +55,7 @@ def header_of(
     return Header(
         tool=f"numamicro {__version__}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        origin="measured",
+        origin="simulated" if machine.gpu_driver and machine.gpu_driver.simulation else "measured",
         machine=machine,
         label=label,
         machine_id=machine_id(),

@@ -30,10 +30,20 @@ class Scale:
 
 
 _SCALES = {"B/s": Scale(1e9, "GB/s"), "s": Scale(1e-9, "ns"), "op/s": Scale(1e9, "G op/s")}
+_MICROSECONDS = Scale(1e-6, "µs", 2)
+_LEAST_MICROSECONDS = 2e-6
 
 
-def scale(unit: str) -> Scale:
-    """Give the scale in which a base unit is shown; a unit not known here is shown as it is."""
+def scale(unit: str, least: float = 0.0) -> Scale:
+    """Give the scale in which a base unit is shown; a unit not known here is shown as it is.
+
+    Parameters
+    ----------
+    least : float
+        The smallest value to be shown: nanoseconds are not for what takes long.
+    """
+    if unit == "s" and least >= _LEAST_MICROSECONDS:
+        return _MICROSECONDS
     return _SCALES.get(unit, Scale(1.0, unit, 3))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numamicro.topology import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Level:
         fewest until the median's interval is narrow.
     seconds : float
         Budget when the user names none.
+    gpu_seconds : float
+        What comes on top where there are GPUs.
     refines : bool
         Whether what is left of the budget goes to cells whose interval is still wide; it always
         does where the user named the budget.
@@ -34,12 +38,21 @@ class Level:
     fewest: int
     samples: int
     seconds: float
+    gpu_seconds: float = 0.0
     refines: bool = False
 
 
-QUICK = Level("quick", processes=1, fewest=6, samples=10, seconds=60.0)
-DEFAULT = Level("default", processes=3, fewest=8, samples=20, seconds=300.0)
-THOROUGH = Level("thorough", processes=5, fewest=10, samples=30, seconds=3600.0, refines=True)
+QUICK = Level("quick", processes=1, fewest=6, samples=10, seconds=60.0, gpu_seconds=60.0)
+DEFAULT = Level("default", processes=3, fewest=8, samples=20, seconds=300.0, gpu_seconds=300.0)
+THOROUGH = Level(
+    "thorough",
+    processes=5,
+    fewest=10,
+    samples=30,
+    seconds=3600.0,
+    gpu_seconds=3600.0,
+    refines=True,
+)
 LEVELS: Mapping[str, Level] = {level.name: level for level in (QUICK, DEFAULT, THOROUGH)}
 
 
@@ -56,6 +69,8 @@ class Wishes:
     nodes, threads : tuple of int
     memory : int, optional
         Bytes of every buffer.
+    gpus : bool
+        Whether there are GPUs, for which a level has time of their own.
     """
 
     level: Level = DEFAULT
@@ -65,16 +80,22 @@ class Wishes:
     threads: tuple[int, ...] = ()
     memory: int | None = None
     seed: int = 1
+    gpus: bool = False
 
     @property
     def budget(self) -> float:
         """Seconds the whole run may take."""
-        return self.level.seconds if self.seconds is None else self.seconds
+        usual = self.level.seconds + (self.level.gpu_seconds if self.gpus else 0.0)
+        return usual if self.seconds is None else self.seconds
 
     @property
     def refines(self) -> bool:
         """Whether the rest of the budget narrows the intervals. A quick run stays quick."""
         return self.level.refines or (self.level is not QUICK and self.seconds is not None)
+
+    def on(self, machine: Machine) -> Wishes:
+        """Give the wishes with a budget for what this machine has, unless the user named one."""
+        return replace(self, gpus=bool(machine.gpus))
 
     def wants(self, probe: str, operation: str) -> bool:
         """Tell whether `only` lets this operation through."""

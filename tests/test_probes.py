@@ -13,6 +13,7 @@ from numamicro.matrix import Measurement, State
 from numamicro.plan import Priority, make_plan
 from numamicro.probes import PROBES, Probe
 from numamicro.probes.bandwidth import VARIANTS
+from numamicro.probes.gpu import GpuProbe
 from numamicro.probes.loaded import DELAYS
 from numamicro.probes.probe import cache_floor, node_routes
 from numamicro.probes.together import PAIRINGS, Together
@@ -22,6 +23,7 @@ from numamicro.units import KIB, MIB
 from numamicro.wishes import DEFAULT, QUICK, THOROUGH, Level, Wishes
 from numamicro.worker.__main__ import measure
 from numamicro.worker.lab import Lab
+from tests.examples import with_gpus
 from tests.topology import trees
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 ONCE = Level("test", processes=1, fewest=3, samples=3, seconds=120.0)
 NAMES = [probe.name for probe in PROBES]
+GPU_NAMES = {probe.name for probe in PROBES if isinstance(probe, GpuProbe)}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def measured(name: str, machine: Machine, wishes: Wishes) -> list[Measurement]:
     return list(journal.fold())
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"together"}))
+@pytest.mark.parametrize("name", sorted({*NAMES} - GPU_NAMES - {"together"}))
 def test_a_probe_measures_on_this_machine(name: str, machine: Machine, smallest: int) -> None:
     if name in ("barrier", "core-to-core", "loaded") and len(machine.usable_cpus(node(0))) < 2:
         pytest.skip("needs two usable CPUs on node0")
@@ -90,7 +93,7 @@ def two_nodes(machine: Machine) -> Machine:
 def test_a_probe_can_be_asked_for_alone_and_by_operation(name: str, tmp_path: Path) -> None:
     facts = trees.uniform(2, 8, threads=2)
     big = tuple(replace(each, memory=64 * 2**20, free=60 * 2**20) for each in facts.nodes)
-    two = discover(trees.plant(tmp_path, trees.files_of(replace(facts, nodes=big))))
+    two = with_gpus(discover(trees.plant(tmp_path, trees.files_of(replace(facts, nodes=big)))))
     for level in (QUICK, DEFAULT, THOROUGH):
         plan = make_plan(two, Wishes(level=level, only=(name,)), PROBES)
         assert {item.case.probe for item in plan.planned} == {name}
@@ -104,7 +107,7 @@ def test_the_default_level_has_every_probe_and_quick_the_matrix_alone(tmp_path: 
     big = tuple(replace(each, memory=64 * 2**20, free=60 * 2**20) for each in facts.nodes)
     two = discover(trees.plant(tmp_path, trees.files_of(replace(facts, nodes=big))))
     default = make_plan(two, Wishes(), PROBES)
-    assert {item.case.probe for item in default.planned} == {*NAMES}
+    assert {item.case.probe for item in default.planned} == {*NAMES} - GPU_NAMES
     quick = make_plan(two, Wishes(level=QUICK), PROBES)
     assert {item.case.probe for item in quick.planned} == {"bandwidth", "latency"}
     late = {item.case.probe for item in default.planned if item.priority is Priority.SWEEPS}

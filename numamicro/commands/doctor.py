@@ -12,9 +12,8 @@ from numamicro.errors import NumamicroError
 from numamicro.exit import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numamicro.topology import Machine
+    from numamicro.doctor.rule import Setting
+    from numamicro.finding import Finding
 
 _EXAMPLES = """\
 examples:
@@ -46,10 +45,9 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def run(arguments: argparse.Namespace) -> int:
     """Read setting and machine, apply every rule, and print what they found."""
-    from numamicro.doctor import diagnose, unknown
+    from numamicro.doctor import unknown
 
-    setting, machine = _subject(arguments.file, arguments.root)
-    findings = diagnose(setting, machine)
+    setting, findings = _judged(arguments.file, arguments.root)
     if arguments.format == "json":
         import json
         from dataclasses import asdict
@@ -63,17 +61,20 @@ def run(arguments: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _subject(file: str | None, root: str | None) -> tuple[Mapping[str, str | int | None], Machine]:
-    """Give setting and machine of a result file, of a copied tree, or of this machine."""
+def _judged(file: str | None, root: str | None) -> tuple[Setting, tuple[Finding, ...]]:
+    """Give setting and findings of a result file, of a copied tree, or of this machine."""
+    from numamicro.doctor import diagnose, diagnose_matrix
+
     if file is not None and root is not None:
         raise NumamicroError("FILE and --root were both given: choose one")
     if file is not None:
         from numamicro.file import read_matrix
 
-        header = read_matrix(Path(file)).header
-        return header.setting, header.machine
+        matrix = read_matrix(Path(file))
+        return matrix.header.setting, diagnose_matrix(matrix)
     from numamicro.setting import read_setting
     from numamicro.topology import discover
 
     tree = checked_root(root or "/")
-    return read_setting(tree), discover(tree)
+    setting = read_setting(tree)
+    return setting, diagnose(setting, discover(tree))

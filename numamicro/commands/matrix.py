@@ -90,7 +90,8 @@ def add_wishes(command: argparse.ArgumentParser) -> None:
     add(
         "--time",
         metavar="T",
-        help="budget for measuring: 90, 2m, 1h (default 60 quick, 300, 1h thorough)",
+        help="budget for measuring: 90, 2m, 1h (default 60 quick, 300, 1h thorough; twice as "
+        "much with GPUs)",
     )
     add("--only", metavar="PROBE", action="append", default=[], help="bandwidth, latency/load, ...")
     add("--nodes", metavar="LIST", help="only these nodes, as 0,2-3")
@@ -111,9 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise NumamicroError("--label: write one line of plain text")
     model = model_of(arguments)  # one that is none is refused before anything is measured
     machine = discover()
-    plan = make_plan(machine, wishes, all_probes())
+    plan = make_plan(machine, wishes.on(machine), all_probes())
     if arguments.list:
-        return _print_plan(plan, arguments.format)
+        return _print_plan(plan, machine, arguments.format)
     target = _boot_target(arguments) or _target(
         arguments.output, quiet=arguments.quiet or arguments.resume
     )
@@ -306,8 +307,9 @@ def _width() -> int:
     return get_terminal_size().columns - 1
 
 
-def _print_plan(plan: Plan, style: str) -> int:
-    """Print what would be measured, most important first."""
+def _print_plan(plan: Plan, machine: Machine, style: str) -> int:
+    """Print what would be measured, most important first, and what has no part in it."""
+    left_out = [note.text for note in machine.notes if note.code == "no-gpu"]
     rows = [
         {
             "priority": item.priority.name.lower(),
@@ -328,6 +330,7 @@ def _print_plan(plan: Plan, style: str) -> int:
             "wanted": plan.wanted,
             "budget": plan.wishes.budget,
             "cases": rows,
+            "notes": left_out,
         }
         output.emit(json.dumps(document, indent=1) + "\n")
         return Exit.DONE
@@ -335,5 +338,6 @@ def _print_plan(plan: Plan, style: str) -> int:
 
     shown = [[row["priority"], row["case"], row["waived"] or f"{row['seconds']} s"] for row in rows]
     table = tabulate(shown, headers=["first", "case", "estimate"], tablefmt=style)
-    output.emit(f"{table}\n\n{len(plan.to_measure)} cases, {estimate}\n")
+    notes = "".join(f"\nnote: {text}\n" for text in left_out)
+    output.emit(f"{table}\n\n{len(plan.to_measure)} cases, {estimate}\n{notes}")
     return Exit.DONE

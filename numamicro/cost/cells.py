@@ -97,6 +97,7 @@ _MEANINGS = {
     ("all-reduce", "staged"): "all-reduce",
     ("all-reduce", "nccl"): "all-reduce",
     ("gpu-memory", "read"): "gpu-read",
+    ("gpu-gemm", "matrix"): "gpu-gemm",
 }
 # What a cell must be besides: engines copy from pinned memory, replay graphs, and reach each other.
 _USUAL = {"memory": "pinned", "timing": "graph", "path": "direct"}
@@ -110,8 +111,7 @@ def meaning_of(case: Case) -> str:
     other = f"{case.probe}/{case.operation}"
     if any(case.get(name, usual) != usual for name, usual in _USUAL.items()):
         return other
-    meaning = _MEANINGS.get((case.probe, case.operation), other)
-    return "gpu-gemm" if meaning == "gemm" and "gpu" in kinds else meaning
+    return _MEANINGS.get((case.probe, case.operation), other)
 
 
 def gpu(index: int) -> Place:

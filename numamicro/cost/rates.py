@@ -240,11 +240,7 @@ class Rates:
 
     def gpu_memory(self, index: int) -> int | None:
         """Give the bytes of a GPU's memory; None when the file does not say."""
-        for found in getattr(self.machine, "gpus", ()):
-            if found.id == index:
-                memory: int | None = found.memory
-                return memory
-        return None
+        return next((each.memory for each in self.machine.gpus if each.id == index), None)
 
     def gpu_read(self, index: int) -> Figure:
         """Give the bytes per second that a GPU reads from its own memory."""

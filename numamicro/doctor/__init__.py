@@ -2,21 +2,31 @@
 
 :func:`diagnose` applies them. A rule is a function of both that gives findings; it reads no file,
 so that the setting and machine of a result file can be judged anywhere. Another rule is one more
-entry in :data:`RULES`.
+entry in :data:`RULES`. :func:`diagnose_matrix` adds what the cells of a file tell.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numamicro.doctor import clocks, kernel, memory, permissions
+from numamicro.doctor import clocks, gpus, kernel, memory, permissions
+from numamicro.doctor.measured import MEASURED_RULES
 from numamicro.finding import Finding, Severity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numamicro.doctor.rule import Rule, Setting
+    from numamicro.matrix import CostMatrix
     from numamicro.topology import Machine
 
-RULES: tuple[Rule, ...] = (*clocks.RULES, *kernel.RULES, *permissions.RULES, *memory.RULES)
+RULES: tuple[Rule, ...] = (
+    *clocks.RULES,
+    *kernel.RULES,
+    *permissions.RULES,
+    *memory.RULES,
+    *gpus.RULES,
+)
 
 _ORDER = tuple(Severity)
 
@@ -42,7 +52,17 @@ def diagnose(setting: Setting, machine: Machine) -> tuple[Finding, ...]:
         Its own notes are among the findings.
     """
     found = [finding for rule in RULES for finding in rule(setting, machine)]
-    return tuple(sorted([*found, *machine.notes], key=lambda each: _ORDER.index(each.severity)))
+    return _gravest_first([*found, *machine.notes])
+
+
+def diagnose_matrix(matrix: CostMatrix) -> tuple[Finding, ...]:
+    """Give what :func:`diagnose` finds in a matrix's header, and what its cells tell besides."""
+    seen = [finding for rule in MEASURED_RULES for finding in rule(matrix)]
+    return _gravest_first([*seen, *diagnose(matrix.header.setting, matrix.header.machine)])
+
+
+def _gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda each: _ORDER.index(each.severity)))
 
 
 def unknown(setting: Setting) -> tuple[str, ...]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from numamicro.errors import NumamicroError
+from numamicro.probes.all_reduce import AllReduce
 from numamicro.probes.attention import Attention
 from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.barrier import Barrier
+from numamicro.probes.beside import Beside
 from numamicro.probes.cache import CacheBandwidth, CacheLatency
 from numamicro.probes.core_to_core import CoreToCore
+from numamicro.probes.gpu_alone import DeviceRead, Launch
+from numamicro.probes.host_copy import HostCopy, HostCopySize, HostCopyTogether, HostLatency
 from numamicro.probes.latency import Latency
 from numamicro.probes.loaded import Loaded
+from numamicro.probes.peer import PeerCopy, PeerLatency
 from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample
 from numamicro.probes.products import Dot, DotStream, Gemm
 from numamicro.probes.step import Step
@@ -31,6 +36,16 @@ PROBES: tuple[Probe, ...] = (
     Gemm(),
     Attention(),
     Step(),
+    HostCopy(),
+    HostLatency(),
+    PeerCopy(),
+    PeerLatency(),
+    AllReduce(),
+    Launch(),
+    DeviceRead(),
+    HostCopySize(),
+    HostCopyTogether(),
+    Beside(),
 )
 ENTRY_POINTS = "numamicro.probes"
 """Group under which an installed package offers its own probes."""

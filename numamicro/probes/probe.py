@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from numamicro.case import AnyPlace
     from numamicro.topology import Machine
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
@@ -77,6 +78,10 @@ class Probe(ABC):
         the best values found there are used again.
     late : bool
         Whether its cases come after every matrix when time is short.
+    needs_gpu : bool
+        Whether it has no cases on a machine without GPUs.
+    alone : bool
+        Whether no other case may have the worker after one of its: what it loads stays.
     """
 
     name: ClassVar[str]
@@ -84,6 +89,8 @@ class Probe(ABC):
     units: ClassVar[Mapping[str, str]] = {}
     swept: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[bool] = False
+    needs_gpu: ClassVar[bool] = False
+    alone: ClassVar[bool] = False
 
     def unit_of(self, value: str) -> str:
         """Give the unit of a named value."""
@@ -101,6 +108,14 @@ class Probe(ABC):
         """Tell whether a case belongs to the matrices that come before all else."""
         return True
 
+    def place(self, case: Case) -> AnyPlace:
+        """Give the place on whose CPUs the worker runs; cases of one place share a worker."""
+        return case.route.source
+
+    def comes_late(self, case: Case) -> bool:
+        """Tell whether a case comes after every matrix when time is short."""
+        return self.late
+
     @abstractmethod
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate what a case takes."""
@@ -114,17 +129,17 @@ class Probe(ABC):
         """
 
 
-def windowed(passes: Callable[[int], Sample]) -> Callable[[], Sample]:
-    """Give a sampler that repeats `passes` until a sample fills its window.
+def windowed(take: Callable[[int], Sample], window: float = WINDOW_SECONDS) -> Callable[[], Sample]:
+    """Give a sampler that repeats until a sample lasts for the window, in seconds.
 
-    `passes` takes a number of repetitions. The number grows while a case warms up.
+    `take` takes a number of repetitions. The number grows while a case warms up.
     """
     count = 1
 
     def sample() -> Sample:
         nonlocal count
-        taken = passes(count)
-        count = max(count, math.ceil(count * WINDOW_SECONDS / taken.seconds))
+        taken = take(count)
+        count = max(count, math.ceil(count * window / taken.seconds))
         return taken
 
     return sample

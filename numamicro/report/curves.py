@@ -6,14 +6,46 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, best_of
+from numamicro.matrix import (
+    CHOSEN,
+    CURVES,
+    MATRIX_VALUES,
+    CostMatrix,
+    Measurement,
+    best_of,
+    in_matrix,
+)
 from numamicro.report.blocks import paragraph, titled
-from numamicro.report.figures import Footnotes, figure, no_figure
+from numamicro.report.figures import Footnotes, figure, no_figure, scale_of
+from numamicro.report.titles import USUAL, subject
 from numamicro.stats import edges
-from numamicro.units import bytes_text, is_rate, scale
+from numamicro.units import bytes_text, is_rate
 
 if TYPE_CHECKING:
-    from numamicro.case import Param
+    from numamicro.case import Param, Route
+    from numamicro.units import Scale
+
+
+_SIZES = ("working_set", "message", "transfer")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The cells of one curve over the values of `parameter`, and the scale they are shown in."""
+
+    name: str
+    parameter: str
+    cells: tuple[Measurement, ...]
+    scale: Scale
+
+    @property
+    def title(self) -> str:
+        """The name and the unit."""
+        return f"{self.name} {self.scale.label}"
+
+    def at(self, value: Param) -> list[Measurement]:
+        """Give the cells at one value of the parameter."""
+        return [cell for cell in self.cells if cell.case[self.parameter] == value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +60,7 @@ class Curves:
     @property
     def title(self) -> str:
         """What the curves are of."""
-        return f"{self.operation.capitalize()} {self.probe} against {self.words}"
+        return f"{subject(self.probe, self.operation)} against {self.words}"
 
     @property
     def words(self) -> str:
@@ -41,28 +73,35 @@ class Curves:
         found = {cell.case[self.name] for cell in self.cells}
         return sorted(found, key=lambda value: (str(type(value)), value))
 
-    def lines(self) -> dict[str, dict[Param, list[Measurement]]]:
-        """Give the cells of each curve by the parameter's value; a curve is named by its route and
-        by what else tells it from its neighbours."""
-        found: dict[str, dict[Param, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
+    def lines(self) -> list[Line]:
+        """Give each curve, named by its route and by what else tells it from its neighbours."""
+        found: dict[str, list[Measurement]] = defaultdict(list)
         for cell in self.cells:
-            found[_line_name(cell, self.name)][cell.case[self.name]].append(cell)
-        return {line: dict(cells) for line, cells in found.items()}
+            found[_line_name(cell, self.name)].append(cell)
+        return [
+            Line(name, self.name, tuple(cells), scale_of(cells)) for name, cells in found.items()
+        ]
 
     def value_text(self, value: Param) -> str:
         """Give a value of the parameter as people write it."""
-        sized = self.name == "working_set" and isinstance(value, int)
-        return bytes_text(value) if sized and isinstance(value, int) else str(value)
+        if self.name in _SIZES and isinstance(value, int):
+            return bytes_text(value)
+        return str(value)
 
 
 def curves_of(matrix: CostMatrix) -> list[Curves]:
     """Give what was swept for its curve: one for each probe, operation and parameter."""
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
+    swept = {_line(cell) for cell in matrix.measurements if not in_matrix(cell.case)}
     for cell in matrix.measurements:
-        for name in CURVES:
-            if cell.case.get(name) is not None:
+        for name in (*CURVES, *MATRIX_VALUES):
+            if cell.case.get(name) is not None and _line(cell) in swept:
                 groups[cell.case.probe, cell.case.operation, name].append(cell)
     return [Curves(*key, tuple(cells)) for key, cells in groups.items()]
+
+
+def _line(cell: Measurement) -> tuple[str, str, Route]:
+    return cell.case.probe, cell.case.operation, cell.case.route
 
 
 def render_curves(matrix: CostMatrix, style: str, footnotes: Footnotes) -> list[str]:
@@ -78,7 +117,7 @@ def _table(curves: Curves, style: str, footnotes: Footnotes) -> str:
     from tabulate import tabulate
 
     rows = curve_rows(curves, footnotes)
-    headers = [curves.words, *curves.lines()]
+    headers = [curves.words, *(line.title for line in curves.lines())]
     return tabulate(
         rows,
         headers=headers,
@@ -94,7 +133,7 @@ def curve_rows(curves: Curves, footnotes: Footnotes) -> list[list[str]]:
     return [
         [
             curves.value_text(value),
-            *(_text(cells.get(value, []), footnotes) for cells in lines.values()),
+            *(_text(line.at(value), line.scale, footnotes) for line in lines),
         ]
         for value in curves.values
     ]
@@ -113,12 +152,12 @@ def edges_text(curves: Curves) -> str:
 
 def _line_name(cell: Measurement, name: str) -> str:
     others = cell.case.without(*CHOSEN, "bytes", "pages", name).params
-    words = [str(cell.case.route), *(str(value) for _, value in others), scale(cell.unit).label]
-    return " ".join(words)
+    words = [str(value) for name, value in others if (name, value) not in USUAL]
+    return " ".join([str(cell.case.route), *words])
 
 
-def _text(cells: list[Measurement], footnotes: Footnotes) -> str:
+def _text(cells: list[Measurement], shown: Scale, footnotes: Footnotes) -> str:
     if not cells:
         return ""
     best = best_of(cells)
-    return (figure(best) if best else None) or no_figure(cells, footnotes)
+    return (figure(best, shown) if best else None) or no_figure(cells, footnotes)

@@ -8,9 +8,10 @@ from numamicro.matrix import FAILED_STATES, State
 from numamicro.units import scale
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numamicro.matrix import Measurement
+    from numamicro.units import Scale
 
 SPREAD_SHOWN = 0.05
 """A cell whose quartiles lie further apart than this, relative to its centre, says so."""
@@ -29,12 +30,19 @@ class Footnotes:
         return [f"[{number}] {text}" for text, number in self._numbers.items()]
 
 
-def figure(cell: Measurement) -> str | None:
-    """Give the centre of a cell in the scale of its unit, with its spread where that is large."""
+def scale_of(cells: Iterable[Measurement]) -> Scale:
+    """Give the one scale in which all figures of some cells are shown."""
+    kept = list(cells)
+    centres = [summary.center for cell in kept if (summary := cell.summary())]
+    return scale(kept[0].unit, min(centres, default=0.0))
+
+
+def figure(cell: Measurement, shown: Scale) -> str | None:
+    """Give the centre of a cell in a scale, with its spread where that is large."""
     summary = cell.summary()
     if summary is None:
         return None
-    text = scale(cell.unit).text(summary.center)
+    text = shown.text(summary.center)
     return f"{text} ±{summary.spread / 2:.0%}" if spreads(cell) else text
 
 

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro.case import Place
-from numamicro.doctor import diagnose
-from numamicro.matrix import CHOSEN, CURVES, CostMatrix, Measurement, State, best_of
+from numamicro.doctor import diagnose_matrix
+from numamicro.matrix import CHOSEN, CostMatrix, Measurement, State, best_of, in_matrix
 from numamicro.report.blocks import paragraph, titled
 from numamicro.report.curves import render_curves
-from numamicro.report.figures import Footnotes, bus_figure, figure, no_figure, spreads
+from numamicro.report.figures import Footnotes, bus_figure, figure, no_figure, scale_of, spreads
 from numamicro.report.findings import finding_lines
 from numamicro.report.shade import best_center, cost_ratio, legend_line, painted, strength
+from numamicro.report.titles import detail, direction, is_turned, subject
 from numamicro.stats import drifts, is_bimodal
-from numamicro.units import bytes_text, is_rate, scale
+from numamicro.units import bytes_text, is_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numamicro.case import AnyPlace, Param
+    from numamicro.matrix import Header
     from numamicro.topology import Machine
+    from numamicro.units import Scale
 
 FORMATS = ("plain", "github", "pipe", "grid", "html", "latex")
 """What :func:`render` can write; all but plain are tabulate's."""
 
+_NOTED = ("no-gpu",)
+"""Findings that are always said, however grave the others are: a part of every run is left out."""
 
-_Key: TypeAlias = "tuple[tuple[str, str], str, str, tuple[tuple[str, Param], ...]]"
+
+_Key: TypeAlias = "tuple[tuple[str, str], str, str, str, tuple[tuple[str, Param], ...]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +41,34 @@ class Table:
     """Cells of one probe and operation that differ in their route and in what the best is of."""
 
     kinds: tuple[str, str]  # of source and target: nodes and packages are not rows of one table
+    how: str  # mover, and the node passed through
     probe: str
     operation: str
     fixed: tuple[tuple[str, Param], ...]
     cells: tuple[Measurement, ...]
     by_route: dict[tuple[AnyPlace, AnyPlace], list[Measurement]]
     names_threads: bool
+    scale: Scale
     best: float | None  # centre of the best cell, in the base unit
 
     @property
     def rows(self) -> list[AnyPlace]:
-        """Where the accesses start, in order."""
-        return _places(cell.case.route.source for cell in self.cells)
+        """What the rows stand for, in order: sources, or targets where a table is turned."""
+        return self._ends(is_turned(self.kinds))
 
     @property
     def columns(self) -> list[AnyPlace]:
-        """Where the memory is, in order."""
-        return _places(cell.case.route.target for cell in self.cells)
+        """What the columns stand for, in order."""
+        return self._ends(not is_turned(self.kinds))
+
+    def _ends(self, targets: bool) -> list[AnyPlace]:
+        routes = (cell.case.route for cell in self.cells)
+        return _places(route.target if targets else route.source for route in routes)
 
     def at(self, row: AnyPlace, column: AnyPlace) -> list[Measurement]:
         """Give the cells of one route."""
-        return self.by_route.get((row, column), [])
+        ends = (column, row) if is_turned(self.kinds) else (row, column)
+        return self.by_route.get(ends, [])
 
     def ratio(self, row: AnyPlace, column: AnyPlace) -> float | None:
         """Give how many times as much as the best of the table a route costs; None if unknown."""
@@ -88,7 +101,7 @@ def render(
     machine = matrix.header.machine
     grids = [_render_table(each, machine, style, footnotes, shaded) for each in tables(matrix)]
     grids += render_curves(matrix, style, footnotes)
-    found = diagnose(matrix.header.setting, machine)
+    found = [each for each in diagnose_matrix(matrix) if each.code not in _NOTED]
     below = [
         "\n".join([legend(matrix), *([legend_line()] if shaded else [])]),
         "\n".join(footnotes.lines()),
@@ -113,15 +126,27 @@ def heading(matrix: CostMatrix) -> str:
         machine.architecture,
         f"node{'s' if len(machine.nodes) > 1 else ''} {nodes}",
         f"{usable} usable CPU{'s' if usable != 1 else ''}",
+        *_gpu_names(machine),
     ]
     if machine.hypervisor:
         parts.append(f"virtual machine ({machine.hypervisor})")
     if machine.container:
         parts.append(f"container ({machine.container})")
-    how = [matrix.header.tool, f"{plan.get('level')} level", matrix.header.origin]
+    how = [matrix.header.tool, f"{plan.get('level')} level", _origin(matrix.header)]
     if matrix.header.label:
         how.insert(0, f"'{matrix.header.label}'")
     return " · ".join(parts) + "\n" + " · ".join(how)
+
+
+def _gpu_names(machine: Machine) -> list[str]:
+    counts = Counter(gpu.name for gpu in machine.gpus)
+    return [f"{count} x {name}" if count > 1 else name for name, count in counts.items()]
+
+
+def _origin(header: Header) -> str:
+    driver = header.machine.gpu_driver
+    simulated = f" ({driver.simulation})" if driver and driver.simulation else ""
+    return f"{header.origin}{simulated}"
 
 
 def tables(matrix: CostMatrix) -> list[Table]:
@@ -129,14 +154,22 @@ def tables(matrix: CostMatrix) -> list[Table]:
     groups: dict[_Key, list[Measurement]] = defaultdict(list)
     for cell in matrix.measurements:
         case = cell.case
-        if any(case.get(name) is not None for name in CURVES):
+        if not in_matrix(case):
             continue
         # The buffer may be smaller on a small node; that is a note, not a table of its own.
         fixed = case.without(*CHOSEN, "bytes").params
         kinds = (_kind(case.route.source), _kind(case.route.target))
-        groups[kinds, case.probe, case.operation, fixed].append(cell)
+        how = f"{case.route.mover} {case.route.via}"
+        groups[kinds, how, case.probe, case.operation, fixed].append(cell)
     return [
-        Table(*key, tuple(cells), _by_route(cells), _names_threads(cells), best_center(cells))
+        Table(
+            *key,
+            tuple(cells),
+            _by_route(cells),
+            _names_threads(cells),
+            scale_of(cells),
+            best_center(cells),
+        )
         for key, cells in groups.items()
     ]
 
@@ -156,14 +189,13 @@ def _kind(place: AnyPlace) -> str:
 
 def title(table: Table, machine: Machine) -> str:
     """Say what a table is of, its unit, and which way is better."""
-    unit = table.cells[0].unit
-    details = [_detail(name, value, machine) for name, value in table.fixed]
-    known = "".join(f", {detail}" for detail in [*details, _buffers(table)] if detail)
-    wins = "higher" if is_rate(unit) else "lower"
-    what = "cores" if table.kinds[1] in ("llc", "core", "cpu") else "memory"
+    first = table.cells[0]
+    details = [detail(name, value, machine) for name, value in table.fixed]
+    known = "".join(f", {word}" for word in [*details, _buffers(table)] if word)
+    wins = "higher" if is_rate(first.unit) else "lower"
     return (
-        f"{table.operation.capitalize()} {table.probe} in {scale(unit).label}: from the row's CPUs "
-        f"to the column's {what}{known}; {wins} is better"
+        f"{subject(table.probe, table.operation)} in {table.scale.label}: "
+        f"{direction(table.kinds, first.case.route)}{known}; {wins} is better"
     )
 
 
@@ -172,13 +204,6 @@ def _buffers(table: Table) -> str:
     sizes = [size for cell in table.cells if isinstance(size := cell.case.get("bytes"), int)]
     texts = dict.fromkeys(bytes_text(size) for size in (min(sizes), max(sizes))) if sizes else {}
     return f"{' to '.join(texts)} buffer" if texts else ""
-
-
-def _detail(name: str, value: Param, machine: Machine) -> str:
-    if name != "pages":
-        return f"{name} {value}"
-    size = {"huge": machine.huge_page_bytes, "small": machine.page_bytes}.get(str(value))
-    return f"{bytes_text(size)} pages" if size else ""
 
 
 def _render_table(
@@ -232,7 +257,7 @@ def cell_text(table: Table, row: AnyPlace, column: AnyPlace, footnotes: Footnote
     if not cells:
         return ""
     best = best_of(cells)
-    text = figure(best) if best else None
+    text = figure(best, table.scale) if best else None
     if best is None or text is None:
         return no_figure(cells, footnotes)
     text = f"{text} {best.case['threads']}T" if table.names_threads else text
@@ -260,7 +285,7 @@ def legend(matrix: CostMatrix) -> str:
         lines.append("*: the best of what was measured; some team sizes or variants were not.")
     if any(cell.state is State.WAIVED for cell in matrix.measurements):
         lines.append("-: waived, does not apply here.")
-    return " ".join(lines) + "\n" + _placement_line(matrix)
+    return "\n".join(line for line in (" ".join(lines), _placement_line(matrix)) if line)
 
 
 def _best_cells(table: Table) -> Iterator[tuple[Table, Measurement]]:
@@ -279,9 +304,9 @@ def _placement_line(matrix: CostMatrix) -> str:
     ok = [cell for cell in matrix.measurements if cell.state is State.OK]
     if not ok:
         return "No cell has a figure."
-    ok = [
-        cell for cell in ok if any(run.placement for run in cell.runs)
-    ]  # the rest needs no memory
+    ok = [cell for cell in ok if any(run.placement for run in cell.runs)]
+    if not ok:
+        return ""  # the rest needs no memory of a node
     shares = [cell.share for cell in ok if cell.share is not None]
     askers = {run.placement.by for cell in ok for run in cell.runs if run.placement}
     if not shares:
@@ -295,7 +320,8 @@ def _placement_line(matrix: CostMatrix) -> str:
 
 def notes_of(matrix: CostMatrix) -> list[str]:
     """Give what a reader of the figures must know of how they were measured."""
-    notes = _warnings(matrix)
+    notes = [each.text for each in matrix.header.machine.notes if each.code in _NOTED]
+    notes += _warnings(matrix)
     if fewest := _fewest_processes(matrix):
         notes.append(
             f"a single process measured {fewest} of the cells: indicative, for another process "

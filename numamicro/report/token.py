@@ -74,6 +74,8 @@ def advice_line(advice: Advice) -> str:
         )
     if any(leaf.figure and leaf.figure.origin == ASSUMED for leaf in best.decode.leaves()):
         line += "; in part from defaults, as predict --assume tells"
+    if "simulated" in best.origins:
+        line += "; simulated figures: no machine was measured"
     return f"{line}."
 
 

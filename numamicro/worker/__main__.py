@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from numamicro.case import Case, parse_place
+from numamicro.errors import GpuError
 from numamicro.file import case_from_json, run_to_json
 from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import WARM_UP_SECONDS, CaseFailed, Probe, TakeSample
@@ -74,7 +75,7 @@ def measure(
             tuple(sample[name] for sample in taken),
             placement=where,
             outcome=lab.outcome,
-            warnings=(*_unverified(found), *noise.warnings()),
+            warnings=(*lab.warnings, *_unverified(found), *noise.warnings()),
         )
         for name in taken[0]
     }
@@ -109,6 +110,8 @@ def _failure_of(error: Exception) -> CaseFailed:
             "changed"
         )
         return CaseFailed(State.VOID, "displaced", text)
+    if isinstance(error, GpuError):
+        return CaseFailed(State.ERROR, "driver", str(error))
     text = f"{type(error).__name__}: {error}".splitlines()[0]
     return CaseFailed(State.ERROR, "exception", text)
 

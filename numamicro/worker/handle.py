@@ -51,6 +51,7 @@ class Worker:
 
     def __init__(self, initiator: AnyPlace, machine: Machine, seed: int) -> None:
         self.alive = True
+        self.stuck = False
         self._said = b""
         # A process group of its own: Ctrl-C is for the parent, which then decides what ends.
         self._child = subprocess.Popen(
@@ -159,6 +160,7 @@ class Worker:
         self._close_pipes()
         status = self._wait()
         if status is None:
+            self.stuck = True
             return State.HANG, Note("stuck", "the worker closed its pipe and does not end")
         said = self._said.decode(errors="replace").strip().splitlines()
         last = f" ({said[-1].strip()})" if status >= 0 and said else ""
@@ -179,11 +181,11 @@ class Worker:
             return None
 
     def kill(self) -> None:
-        """End the worker at once; one that even a kill cannot end is left behind."""
+        """End the worker at once; one that even a kill cannot end is left behind, `stuck`."""
         self.alive = False
         self._child.kill()
         self._close_pipes()
-        self._wait()
+        self.stuck = self._wait() is None
 
     def close(self) -> None:
         """Let the worker end by itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +14,13 @@ from numamicro.probes.probe import CaseFailed
 from numamicro.topology import Note
 from numamicro.topology.notes import format_ids
 from numamicro.units import bytes_text
+from numamicro.worker.gpu_lab import GpuCase, GpuLab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
-    from numamicro._cpu import Arena, Team
+    from numamicro._cpu import Arena, Region, Team
     from numamicro.case import AnyPlace, Param
     from numamicro.topology import Machine
 
@@ -94,7 +96,10 @@ class Lab:
         self.used_cpus: tuple[int, ...] = ()
         self._buffers: list[_Buffer] = []  # least recently used first
         self._in_use: list[_Buffer] = []
+        self._watched: list[tuple[AnyPlace, Region]] = []
+        self._warnings: list[Note] = []
         self._outcome: dict[str, Param | None] = {}
+        self._gpus = GpuLab(machine)
 
     def __enter__(self) -> Lab:
         return self
@@ -105,6 +110,7 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._gpus.close()  # first: their pages may still be pinned
         self.dismiss_teams()
         for buffer in self._buffers:
             buffer.arena.close()
@@ -116,7 +122,8 @@ class Lab:
 
     def begin(self) -> None:
         """Forget what the last case used; its arenas stay for the next."""
-        self._in_use, self._outcome, self.strays, self.used_cpus = [], {}, 0, ()
+        self._in_use, self._watched, self._outcome, self._warnings = [], [], {}, []
+        self.strays, self.used_cpus = 0, ()
         # Unbound pages follow whoever reads them: what the last case left is not where it was.
         for buffer in [each for each in self._buffers if each.policy == FIRST_TOUCH]:
             self._drop(buffer)
@@ -124,6 +131,15 @@ class Lab:
     def note(self, **outcome: Param | None) -> None:
         """Record what came of the case and is not its identity: the ISA that ran, for example."""
         self._outcome |= outcome
+
+    def warn(self, warning: Note) -> None:
+        """Record what may spoil the figure of the case."""
+        self._warnings.append(warning)
+
+    @property
+    def warnings(self) -> tuple[Note, ...]:
+        """What was warned of in this case."""
+        return tuple(self._warnings)
 
     @property
     def outcome(self) -> dict[str, Param | None]:
@@ -136,6 +152,13 @@ class Lab:
         if self._in_use:
             common["policy"] = ",".join(sorted({buffer.policy for buffer in self._in_use}))
         return common | self._outcome
+
+    @contextmanager
+    def gpus(self) -> Iterator[GpuCase]:
+        """Give what one case takes from GPUs; the figures are then by their own clocks."""
+        self.note(clock="cuEventElapsedTime")
+        with self._gpus.case() as case:
+            yield case
 
     def team(self, threads: int) -> Team:
         """Give a team of that many threads, each pinned to a CPU of its own: cores before SMT."""
@@ -179,6 +202,31 @@ class Lab:
         self._buffers.append(buffer)
         self._in_use.append(buffer)
         return buffer.arena
+
+    @contextmanager
+    def placed_on(self, target: AnyPlace) -> Iterator[None]:
+        """Let memory that this thread makes meanwhile come from a node."""
+        from numamicro._cpu import bind_thread
+
+        try:
+            bind_thread(self.machine.memory_nodes(target))
+        except OSError as error:
+            raise CaseFailed(
+                State.WAIVED,
+                "bind-forbidden",
+                f"this thread's memory cannot be placed on {target} here ({error.strerror}): "
+                f"{BIND_REMEDY}",
+            ) from error
+        try:
+            yield
+        finally:
+            bind_thread(())
+
+    def watch(self, target: AnyPlace, address: int, size: int) -> None:
+        """Ask with the arenas where memory is that a driver made on `target`."""
+        from numamicro._cpu import Region
+
+        self._watched.append((target, Region(address, size)))
 
     def _reuse(self, target: AnyPlace, size: int, huge: bool) -> _Buffer | None:
         for buffer in self._buffers:
@@ -249,25 +297,37 @@ class Lab:
 
     def placements(self) -> list[Held]:
         """Ask where the memory in use is."""
-        return [
+        own = [
             Held(
-                buffer.target,
-                buffer.pages,
-                placement(
-                    buffer.arena,
-                    buffer.length,
-                    self.machine.memory_nodes(buffer.target),
-                    self.machine,
-                ),
-                sure=buffer.policy != FIRST_TOUCH or self._single,
+                each.target,
+                each.pages,
+                self._placement(each.target, each.arena, each.length),
+                sure=each.policy != FIRST_TOUCH or self._single,
             )
-            for buffer in self._in_use
+            for each in self._in_use
         ]
+        return own + [
+            Held(
+                target,
+                "auto",
+                _or_untold(self._placement(target, region, region.size)),
+                sure=True,  # the thread was bound while the driver made it
+            )
+            for target, region in self._watched
+        ]
+
+    def _placement(self, target: AnyPlace, memory: Arena | Region, length: int) -> Placement:
+        return placement(memory, length, self.machine.memory_nodes(target), self.machine)
 
     @property
     def _single(self) -> bool:
         """Whether only one node has memory."""
         return sum(node.memory != 0 for node in self.machine.nodes) == 1
+
+
+def _or_untold(found: Placement) -> Placement:
+    """Take a driver's pages that the kernel does not look into for untold, not for never written."""
+    return found if all(key >= 0 for key in found.pages) else Placement(None, None)
 
 
 def _pinned(cpus: tuple[int, ...]) -> Team:

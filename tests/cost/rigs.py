@@ -70,7 +70,7 @@ def gpu_cells(
     """Give GPUs that hang at the nodes in turn: copies, own memory, and all-reduces of each pair."""
     for index in range(gpus):
         yield cell("gpu-memory", "read", Route(gpu(index), gpu(index), mover="sm-load"), read)
-        yield cell("gemm", "matrix", Route(gpu(index), gpu(index), mover="sm-load"), 1e14)
+        yield cell("gpu-gemm", "matrix", Route(gpu(index), gpu(index), mover="sm-load"), 1e14)
         for place in range(nodes):
             rate = near if place == index * nodes // gpus else far
             for operation, ends in (
