@@ -10,6 +10,7 @@ from numamicro.probes.barrier import Barrier
 from numamicro.probes.beside import Beside
 from numamicro.probes.cache import CacheBandwidth, CacheLatency
 from numamicro.probes.core_to_core import CoreToCore
+from numamicro.probes.cupy import GpuGemm, Nccl
 from numamicro.probes.gpu_alone import DeviceRead, Launch
 from numamicro.probes.host_copy import HostCopy, HostCopySize, HostCopyTogether, HostLatency
 from numamicro.probes.latency import Latency
@@ -46,6 +47,8 @@ PROBES: tuple[Probe, ...] = (
     HostCopySize(),
     HostCopyTogether(),
     Beside(),
+    Nccl(),
+    GpuGemm(),
 )
 ENTRY_POINTS = "numamicro.probes"
 """Group under which an installed package offers its own probes."""
