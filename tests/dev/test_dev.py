@@ -258,6 +258,20 @@ def test_bench_runs_from_the_checkout(stage: Stage) -> None:
     assert stage.new_calls()[-1] == "-m bench --pairs 3"
 
 
+def test_gpu_check_runs_from_the_checkout_or_from_what_was_prepared(stage: Stage) -> None:
+    assert stage.run("gpu-check", "--dry").returncode == 0
+    assert stage.new_calls()[-1] == "-P -m bench.gpu --dry"
+    assert stage.run("gpu-check", "--prepare").returncode == 0
+    assert "--wheel-dir" in stage.new_calls()[-1]
+    (stage.root / "wheelhouse").mkdir()
+    (stage.root / "wheelhouse/numamicro.whl").touch()
+    assert stage.run("gpu-check", "--dry").returncode == 0
+    install, check = stage.new_calls()
+    assert "--no-index" in install
+    assert install.endswith("numamicro.whl")
+    assert check == "-P -m bench.gpu --dry"
+
+
 def test_one_failed_check_fails_but_hides_none(stage: Stage) -> None:
     checks = ["ruff", "mypy", "stubtest", "cython-lint", "clang-format"]
     for name in checks:
