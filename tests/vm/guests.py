@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.standin.build import build
 from tests.vm.guest import SHARE, Ran, run
 from tests.vm.kernel import CACHE, Kernel, Unavailable, get_kernel
 from tests.vm.topologies import TOPOLOGIES
@@ -59,6 +60,7 @@ def guests(
 
     # Once here is quicker than once in every guest.
     compile_dir(ROOT / "numamicro", quiet=1)
+    build()
     asked = (getattr(item, "callspec", None) for item in request.session.items)
     topologies = [call.params["topology"] for call in asked if call]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
