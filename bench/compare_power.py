@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from numamicro.compare.pairing import Item, Name
-from numamicro.compare.verdict import Verdict, judge
+from numamicro.comparison.pairing import Item, Name
+from numamicro.comparison.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numamicro.compare import Comparison, Options, compare
+from numamicro.comparison import Comparison, Options, compare
 from numamicro.errors import NumamicroError
 from numamicro.report.compare import render_comparison
 

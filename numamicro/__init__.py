@@ -1,11 +1,11 @@
 """numamicro: what memory placement costs on this machine."""
 
 __version__ = "0.1.0"
-__all__ = ["Result", "advise", "load", "measure", "predict"]
+__all__ = ["Result", "advise", "compare", "load", "measure", "predict"]
 
 TYPE_CHECKING = False  # of `typing`, whose import alone would double what this one takes
 if TYPE_CHECKING:
-    from numamicro.api import Result, advise, load, measure, predict
+    from numamicro.api import Result, advise, compare, load, measure, predict
 else:
 
     def __getattr__(name):

@@ -1,4 +1,4 @@
-"""The same things from Python: read a file and look figures up, measure, predict.
+"""The same things from Python: read a file and look figures up, measure, predict, compare.
 
 What is here is thin: it names what other modules do. All figures are in base units (bytes, seconds,
 bytes per second). Whatever cannot be done raises :class:`numamicro.errors.NumamicroError`.
@@ -7,6 +7,7 @@ bytes per second). Whatever cannot be done raises :class:`numamicro.errors.Numam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,19 +25,22 @@ from numamicro.report.records import records
 from numamicro.wishes import LEVELS, Wishes
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from numpy import float64
     from numpy.typing import NDArray
 
     from numamicro.case import Param
+    from numamicro.comparison import Comparison
     from numamicro.cost.advise import Advice
     from numamicro.cost.model import ModelSpec
     from numamicro.cost.placement import Placement
     from numamicro.cost.predict import TokenCost
     from numamicro.cost.terms import Figure
     from numamicro.report.records import Record
+
+    Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 class Grid(NamedTuple):
@@ -188,7 +192,7 @@ class Result:
         """Give every cell as a flat dict, for a data frame: see :func:`records`."""
         return records(self.matrix)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the result file.
 
         Raises
@@ -199,7 +203,7 @@ class Result:
         write_matrix(self.matrix, Path(path))
 
 
-def load(path: str | os.PathLike[str]) -> Result:
+def load(path: str | PathLike[str]) -> Result:
     """Read a result file.
 
     Raises
@@ -301,6 +305,60 @@ def advise(
         latency (of a token) or throughput.
     """
     return search(_predictor(result, model, quant, load, engine_name, assume), by=by)
+
+
+def compare(
+    base: Paths,
+    new: Paths,
+    *,
+    unit: str = "boot",
+    changed: str | None = None,
+    expected: Sequence[str] = (),
+    share: float = 0.5,
+    model: str | None = None,
+    quant: str | None = None,
+) -> Comparison:
+    """Compare two settings of a machine, as ``numamicro compare`` does.
+
+    Parameters
+    ----------
+    base, new : path, or sequence of paths
+        Result files of either setting, and folders of them: best a file a boot.
+    unit : str
+        boot, or file: runs within one boot.
+    changed : str, optional
+        What was changed, as ``NPS1 -> NPS4``.
+    expected : sequence of str
+        ``h2d=up``, ``latency=down``: tested first.
+    share : float
+        The quantile of each boot that is compared; 0.5 is the median.
+    model, quant : str, optional
+        A model whose token is compared, too, as for :func:`predict`.
+
+    Returns
+    -------
+    Comparison
+        Its ``figures`` have a ratio, an interval, a number of boots and a verdict each; where nothing
+        can be compared there are none, and ``why_not`` says why.
+
+    Raises
+    ------
+    NumamicroError
+        A file is no result file, a side mixes machines, or boots do not suit the unit.
+    """
+    from numamicro.comparison import Options
+    from numamicro.comparison import compare as compared
+    from numamicro.comparison.boots import files_of
+    from numamicro.comparison.expect import parse_expectations
+    from numamicro.comparison.token import TokenOf
+
+    token = TokenOf(find_model(model, quant)) if model else None
+    options = Options(unit, changed, parse_expectations(expected), share, token)
+    return compared(files_of(_names(base)), files_of(_names(new)), options)
+
+
+def _names(paths: Paths) -> list[str]:
+    return [str(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
 
 
 def _predictor(

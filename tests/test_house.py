@@ -46,7 +46,7 @@ LAYERS = (
     "runner",
     "session",
     "cost",
-    "compare",
+    "comparison",
     "report",
     "export",
     "imports",
@@ -146,7 +146,7 @@ def test_help_needs_neither_numpy_nor_the_kernels() -> None:
 
 def readers() -> list[str]:
     """Give the layers that work on a result file of any machine."""
-    names = ("cost", "compare", "report", "export", "imports")
+    names = ("cost", "comparison", "report", "export", "imports")
     return [name for name in names if any(layer(dotted(path)) == name for path in MODULES)]
 
 

@@ -17,8 +17,8 @@ from numamicro.exit import Exit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numamicro.compare import Comparison
-    from numamicro.compare.experiment import Experiment
+    from numamicro.comparison import Comparison
+    from numamicro.comparison.experiment import Experiment
 
 _EXAMPLES = """\
 examples:
@@ -72,8 +72,8 @@ def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def begin(arguments: argparse.Namespace) -> int:
     """Note how the machine is set, and what will be measured."""
     from numamicro.commands.matrix import WISHES
-    from numamicro.compare.expect import parse_expectations
-    from numamicro.compare.experiment import Experiment, keep, next_step, state_file
+    from numamicro.comparison.expect import parse_expectations
+    from numamicro.comparison.experiment import Experiment, keep, next_step, state_file
     from numamicro.identity import machine_id
 
     folder = Path(arguments.folder)
@@ -105,7 +105,7 @@ _NOTHING = {"base": 0, "new": 0}
 
 def measure(arguments: argparse.Namespace) -> int:
     """Measure this boot, and compare what there is."""
-    from numamicro.compare.experiment import check_wanted, keep, side_of, with_new
+    from numamicro.comparison.experiment import check_wanted, keep, side_of, with_new
 
     folder = Path(arguments.folder)
     experiment, now = _taken_up(arguments)
@@ -124,7 +124,7 @@ def measure(arguments: argparse.Namespace) -> int:
 
 def tell(arguments: argparse.Namespace) -> int:
     """Say which setting this boot has and what to do next."""
-    from numamicro.compare.experiment import side_of
+    from numamicro.comparison.experiment import side_of
 
     experiment, now = _taken_up(arguments)
     side = side_of(experiment, now, arguments.side)
@@ -132,7 +132,7 @@ def tell(arguments: argparse.Namespace) -> int:
 
 
 def _taken_up(arguments: argparse.Namespace) -> tuple[Experiment, dict[str, str | None]]:
-    from numamicro.compare.experiment import take_up
+    from numamicro.comparison.experiment import take_up
     from numamicro.identity import machine_id
 
     experiment = take_up(Path(arguments.folder))
@@ -142,7 +142,7 @@ def _taken_up(arguments: argparse.Namespace) -> tuple[Experiment, dict[str, str 
 
 
 def _now(arguments: argparse.Namespace) -> dict[str, str | None]:
-    from numamicro.compare.differences import flat_setting
+    from numamicro.comparison.differences import flat_setting
     from numamicro.setting import read_setting
     from numamicro.topology import discover
 
@@ -189,7 +189,7 @@ def _asked_of_matrix(
 
 def _told(experiment: Experiment, side: str, arguments: argparse.Namespace) -> int:
     """Print the comparison so far and the next step; give the status that it means."""
-    from numamicro.compare.experiment import next_step
+    from numamicro.comparison.experiment import next_step
 
     counts = _counts(Path(arguments.folder))
     comparison = _comparison(experiment, counts, arguments)
@@ -207,8 +207,8 @@ def _told(experiment: Experiment, side: str, arguments: argparse.Namespace) -> i
 def _comparison(
     experiment: Experiment, counts: Mapping[str, int], arguments: argparse.Namespace
 ) -> Comparison | None:
-    from numamicro.compare import compare
-    from numamicro.compare.boots import files_of
+    from numamicro.comparison import compare
+    from numamicro.comparison.boots import files_of
 
     if not all(counts.values()):
         return None

@@ -11,8 +11,8 @@ from numamicro.errors import NumamicroError
 from numamicro.exit import Exit
 
 if TYPE_CHECKING:
-    from numamicro.compare import Comparison, Options
-    from numamicro.compare.token import TokenOf
+    from numamicro.comparison import Comparison, Options
+    from numamicro.comparison.token import TokenOf
 
 _EXAMPLES = """\
 examples:
@@ -74,8 +74,8 @@ def add_question(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read both sides, compare and print."""
-    from numamicro.compare import compare
-    from numamicro.compare.boots import files_of
+    from numamicro.comparison import compare
+    from numamicro.comparison.boots import files_of
 
     base, new = (files_of(names) for names in _sides(arguments))
     comparison = compare(base, new, options_of(arguments, arguments.unit, arguments.changed))
@@ -101,8 +101,8 @@ def options_of(arguments: argparse.Namespace, unit: str, changed: str | None) ->
     NumamicroError
         One of them makes no sense.
     """
-    from numamicro.compare import Options
-    from numamicro.compare.expect import parse_expectations
+    from numamicro.comparison import Options
+    from numamicro.comparison.expect import parse_expectations
 
     return Options(
         unit=unit,
@@ -118,7 +118,7 @@ def _token(name: str | None, quant: str | None) -> TokenOf | None:
         if quant is not None:
             raise NumamicroError("--quant says the formats of a model: name one with --model")
         return None
-    from numamicro.compare.token import TokenOf
+    from numamicro.comparison.token import TokenOf
     from numamicro.cost.sources import find_model
 
     return TokenOf(find_model(name, quant))

@@ -6,17 +6,17 @@ from collections import Counter, defaultdict
 from math import exp, isfinite, log
 from typing import TYPE_CHECKING, Any
 
-from numamicro.compare.differences import Kind
-from numamicro.compare.verdict import Design, Verdict
+from numamicro.comparison.differences import Kind
+from numamicro.comparison.verdict import Design, Verdict
 from numamicro.units import scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numamicro.compare import Comparison
-    from numamicro.compare.boots import Side
-    from numamicro.compare.expect import Outcome
-    from numamicro.compare.verdict import Judged
+    from numamicro.comparison import Comparison
+    from numamicro.comparison.boots import Side
+    from numamicro.comparison.expect import Outcome
+    from numamicro.comparison.verdict import Judged
 
 _MOVED = (Verdict.WORSE, Verdict.BETTER, Verdict.UNCERTAIN)
 _MOST_NAMES = 3

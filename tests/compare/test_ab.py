@@ -285,7 +285,7 @@ def test_what_makes_no_sense_begins_nothing(bench: Bench, arguments: list[str]) 
 
 def test_more_boots_are_asked_of_the_side_that_lacks_them(bench: Bench) -> None:
     """Noise that one new boot cannot settle."""
-    from numamicro.compare.experiment import Experiment, next_step
+    from numamicro.comparison.experiment import Experiment, next_step
 
     experiment = Experiment(CHANGED, {"cpu.governor": "powersave"})
     for missing, side, says in (
@@ -306,7 +306,7 @@ class _Comparison:
 
 
 def test_the_state_is_refused_where_it_cannot_be_written(bench: Bench) -> None:
-    from numamicro.compare.experiment import Experiment, keep
+    from numamicro.comparison.experiment import Experiment, keep
 
     Path("file").write_text("")
     with pytest.raises(NumamicroError, match="cannot make the folder"):

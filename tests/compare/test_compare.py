@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from numamicro.cli import main
-from numamicro.compare import boots
+from numamicro.comparison import boots
 from numamicro.file import read_matrix, write_matrix
 from numamicro.matrix import CostMatrix
 from tests.compare.truth import boot, figures, scaled, side

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.compare_power import World, tally
-from numamicro.compare.permute import floor, max_t
-from numamicro.compare.verdict import Design, boots_needed, design_of
+from numamicro.comparison.permute import floor, max_t
+from numamicro.comparison.verdict import Design, boots_needed, design_of
 from numamicro.stats import (
     fewest_for,
     holm,

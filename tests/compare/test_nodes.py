@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numamicro.case import Case, Place, PlaceSet, Route, node
-from numamicro.compare.boots import Boot, Side, value_of
-from numamicro.compare.pairing import Item, Name, called, pair
-from numamicro.compare.places import Meanings, renumbered, same_gpus
+from numamicro.comparison.boots import Boot, Side, value_of
+from numamicro.comparison.pairing import Item, Name, called, pair
+from numamicro.comparison.places import Meanings, renumbered, same_gpus
 from numamicro.topology import discover
 from tests.compare.truth import boot
 from tests.examples import header

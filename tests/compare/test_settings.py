@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numamicro.compare.boots import Boot, Side
-from numamicro.compare.changes import CHANGES, parse_changed
-from numamicro.compare.differences import Kind, differences, not_seen, unknown_on_both
+from numamicro.comparison.boots import Boot, Side
+from numamicro.comparison.changes import CHANGES, parse_changed
+from numamicro.comparison.differences import Kind, differences, not_seen, unknown_on_both
 from numamicro.topology import discover
 from tests.examples import header
 from tests.topology.trees import files_of, plant, uniform

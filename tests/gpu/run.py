@@ -13,9 +13,10 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+from numamicro.measure import Runner
+
 from numamicro.file import measurement_to_json
 from numamicro.journal import Journal
-from numamicro.measure import Runner
 from numamicro.plan import make_plan
 from numamicro.probes import PROBES
 from numamicro.topology import discover, discovery

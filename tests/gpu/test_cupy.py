@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from numamicro.measure import Runner
 
 from numamicro.case import node
 from numamicro.journal import Journal
 from numamicro.matrix import MATRIX_MESSAGES, Run, Sample, State
-from numamicro.measure import Runner
 from numamicro.plan import make_plan
 from numamicro.probes import PROBES
 from numamicro.probes import cupy as probes

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from numamicro.measure import Runner
 
 from numamicro import measure
 from numamicro.case import Place, gpus_of
@@ -17,7 +18,6 @@ from numamicro.errors import GpuError, NumamicroError
 from numamicro.exit import Exit, status_of
 from numamicro.journal import Journal
 from numamicro.matrix import MATRIX_MESSAGES, CostMatrix, Run, State, in_matrix
-from numamicro.measure import Runner
 from numamicro.plan import Plan, Priority, make_plan
 from numamicro.probes import PROBES
 from numamicro.probes.gpu import GpuProbe

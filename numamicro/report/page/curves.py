@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numamicro.matrix import best_of
 from numamicro.report.curves import curve_rows, curves_of, edges_text
+from numamicro.report.figures import scale_of
 from numamicro.report.page.heat import framed
 from numamicro.report.page.markup import Markup, joined, tag
 from numamicro.report.table import tables, title
 from numamicro.units import is_rate, scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from numamicro.case import Param
+    from numamicro.case import AnyPlace, Param
     from numamicro.matrix import CostMatrix, Measurement
-    from numamicro.report.curves import Curves
+    from numamicro.report.curves import Curves, Line
     from numamicro.report.figures import Footnotes
     from numamicro.report.table import Table
+    from numamicro.units import Scale
 
 Points: TypeAlias = "list[tuple[float, float]]"
 Lines: TypeAlias = "dict[str, Points]"
@@ -68,39 +70,38 @@ def _threads_figure(table: Table, matrix: CostMatrix, charts: Charts) -> Markup 
         f"{row} to {column}": points
         for row in table.rows
         for column in table.columns
-        if len(points := _by_threads(table.at(row, column))) > 2
+        if len(points := _by_threads(table, row, column)) > 2
     }
     if not lines:
         return None
-    unit = table.cells[0].unit
-    shown = scale(unit)
     words = f"{title(table, matrix.header.machine)}, by threads"
-    chart = _chart(lines, "threads", shown.label)
+    chart = _chart(lines, "threads", table.scale.label)
     counts = sorted({count for points in lines.values() for count, _ in points})
     rows = [[f"{count:g}", *(_at(points, count) for points in lines.values())] for count in counts]
-    grid = plain_table(["threads", *(f"{line} {shown.label}" for line in lines)], rows)
+    grid = plain_table(["threads", *(f"{line} {table.scale.label}" for line in lines)], rows)
     return tag("figure", tag("figcaption", words), charts.add(chart, words), _folded(grid))
 
 
-def _by_threads(cells: Iterable[Measurement]) -> Points:
+def _by_threads(table: Table, row: AnyPlace, column: AnyPlace) -> Points:
     """Give the best figure of each number of threads, as it is shown."""
     groups: dict[int, list[Measurement]] = {}
-    for cell in cells:
+    for cell in table.at(row, column):
         count = cell.case.get("threads")
         if isinstance(count, int):
             groups.setdefault(count, []).append(cell)
-    return [(count, center) for count in sorted(groups) if (center := _center(groups[count]))]
+    centers = [(count, _center(groups[count], table.scale)) for count in sorted(groups)]
+    return [(count, center) for count, center in centers if center is not None]
 
 
 def _at(points: Points, count: float) -> str:
     return next((f"{value:.1f}" for where, value in points if where == count), "")
 
 
-def _center(cells: Sequence[Measurement]) -> float | None:
-    """Give the best figure of some cells in the scale of their unit."""
+def _center(cells: Sequence[Measurement], shown: Scale) -> float | None:
+    """Give the best figure of some cells in a scale."""
     best = best_of(cells)
     summary = best.summary() if best else None
-    return summary.center / scale(best.unit).divisor if best and summary else None
+    return summary.center / shown.divisor if summary else None
 
 
 # ---- other sweeps --------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ def _figure(curves: Curves, footnotes: Footnotes, charts: Charts) -> Markup:
         reasons = dict.fromkeys(text for row in rows for text in row[1:] if text)
         words = tag("p", ", ".join(reasons))
         return tag("figure", tag("figcaption", curves.title), words)
-    grid = plain_table([curves.words, *curves.lines()], rows)
+    grid = plain_table([curves.words, *(line.title for line in curves.lines())], rows)
     drawn = [charts.add(chart, f"{curves.title}, {unit}") for unit, chart in _charts_of(curves)]
     edges = edges_text(curves)
     return tag(
@@ -127,24 +128,27 @@ def _figure(curves: Curves, footnotes: Footnotes, charts: Charts) -> Markup:
 def _charts_of(curves: Curves) -> Iterator[tuple[str, Chart]]:
     """Give a chart for each unit; a time and a rate that were taken at once are one chart, the time
     over the rate. Where the values are names there is nothing to draw a line through."""
-    rate, time = scale("B/s").label, scale("s").label
     if lines := _against_each_other(curves):
+        rate, time = scale("B/s").label, scale("s").label
         yield f"{time} over {rate}", _chart(lines, f"read at the same time, {rate}", time)
         return
-    by_unit: dict[str, Lines] = {}
-    for name, cells in curves.lines().items():
-        points = [
-            (float(value), center)
-            for value in curves.values
-            if not isinstance(value, str) and (center := _center(cells.get(value, [])))
-        ]
-        if len(points) > 1:
-            unit = next(iter(cells.values()))[0].unit
-            by_unit.setdefault(unit, {})[name] = points
-    for unit, lines in by_unit.items():
-        chart = _chart(lines, curves.words, scale(unit).label)
-        chart["layout"]["xaxis"] |= _ticks(curves)
-        yield scale(unit).label, chart
+    values = [value for value in curves.values if not isinstance(value, str)]
+    for unit in dict.fromkeys(cell.unit for cell in curves.cells):
+        shown = scale_of([cell for cell in curves.cells if cell.unit == unit])
+        lines = {
+            line.name: points
+            for line in curves.lines()
+            if line.cells[0].unit == unit and len(points := _points(line, values, shown)) > 1
+        }
+        if lines:
+            chart = _chart(lines, curves.words, shown.label)
+            chart["layout"]["xaxis"] |= _ticks(curves)
+            yield shown.label, chart
+
+
+def _points(line: Line, values: Sequence[float], shown: Scale) -> Points:
+    centers = [(float(value), _center(line.at(value), shown)) for value in values]
+    return [(value, center) for value, center in centers if center is not None]
 
 
 def _ticks(curves: Curves) -> Chart:
@@ -167,7 +171,8 @@ def _against_each_other(curves: Curves) -> Lines:
         points = [
             (rate, time)
             for kinds in values.values()
-            if (rate := _center(kinds.get(True, []))) and (time := _center(kinds.get(False, [])))
+            if (rate := _center(kinds.get(True, []), scale("B/s")))
+            and (time := _center(kinds.get(False, []), scale("s")))
         ]
         if len(points) > 1:
             lines[route] = sorted(points)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numamicro.doctor import diagnose, unknown
+from numamicro.doctor import diagnose_matrix, unknown
 from numamicro.report.findings import findings_heading
 from numamicro.report.page.heat import framed
 from numamicro.report.page.markup import Markup, joined, tag
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def findings_section(matrix: CostMatrix) -> Markup:
     """Give the doctor's findings, gravest first, and what no rule could look at."""
-    found = diagnose(matrix.header.setting, matrix.header.machine)
+    found = diagnose_matrix(matrix)
     missing = unknown(matrix.header.setting)
     return joined(
         tag("p", findings_heading(found)),

@@ -8,7 +8,6 @@ from numamicro.matrix import best_of
 from numamicro.report.page.markup import Markup, joined, tag
 from numamicro.report.shade import LEGEND, strength
 from numamicro.report.table import cell_text, tables, title
-from numamicro.units import scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from numamicro.matrix import CostMatrix, Measurement
     from numamicro.report.figures import Footnotes
     from numamicro.report.table import Table
-    from numamicro.stats import Summary
     from numamicro.topology import Machine
+    from numamicro.units import Scale
 
 
 def heat_tables(matrix: CostMatrix, footnotes: Footnotes) -> Markup:
@@ -84,18 +83,17 @@ def _cell(
         # Arrow keys lead from cell to cell; the tabulator enters a table once.
         tabindex=0 if is_first else -1,
         data_value=repr(summary.center) if summary else None,
-        data_more=". ".join([f"{row}, {column}", *_told(cells, best, summary, ratio)]),
+        data_more=". ".join([f"{row}, {column}", *_told(cells, table.scale, ratio)]),
     )
 
 
-def _told(
-    cells: list[Measurement], best: Measurement | None, summary: Summary | None, ratio: float | None
-) -> Iterator[str]:
+def _told(cells: list[Measurement], shown: Scale, ratio: float | None) -> Iterator[str]:
     """Give in sentences what a cell's figure is, or why there is none."""
+    best = best_of(cells)
+    summary = best.summary() if best else None
     if best is None or summary is None:
         yield from dict.fromkeys(_why(cell) for cell in cells)
         return
-    shown = scale(best.unit)
     yield f"{shown.text(summary.center)} {shown.label}"
     if summary.low is not None and summary.high is not None:
         yield f"95 % interval {shown.text(summary.low)} to {shown.text(summary.high)}"

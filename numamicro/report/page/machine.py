@@ -96,10 +96,11 @@ def _drawing(matrix: CostMatrix) -> Markup:
         *boxes,
         *(link.label for link in (*outer, *inner)),
     ]
-    return _figure(layers, packages, has_rates=bool(outer or inner or figures.gpus))
+    return _figure(layers, packages, figures)
 
 
-def _figure(layers: Sequence[Markup], packages: Sequence[_Box], *, has_rates: bool) -> Markup:
+def _figure(layers: Sequence[Markup], packages: Sequence[_Box], figures: _Figures) -> Markup:
+    lost = figures.gpus_at(None)
     width = max(box.x + box.width for box in packages) + 1
     height = max(box.y + box.height for box in packages) + 1
     svg = tag(
@@ -117,10 +118,12 @@ def _figure(layers: Sequence[Markup], packages: Sequence[_Box], *, has_rates: bo
         "Rates in GB/s. On a link: reading, the slower way of the slowest pair of nodes. "
         "P2P: copying to the slowest peer."
     )
+    if lost:
+        caption += f" Next to an unknown node: {', '.join(map(str, lost))}."
     return tag(
         "figure",
         tag("div", svg, class_="scroll", tabindex=0),
-        tag("figcaption", caption) if has_rates else None,
+        tag("figcaption", caption),
     )
 
 
@@ -129,29 +132,32 @@ def _figure(layers: Sequence[Markup], packages: Sequence[_Box], *, has_rates: bo
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """Lines of text, then a row for each cache and each GPU."""
+    """Lines of text, then a box for each cache and each GPU: its kind and its own lines."""
 
     lines: tuple[str, ...]
-    caches: tuple[str, ...]
-    gpus: tuple[str, ...]
+    boxes: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
     def of(cls, found: NumaNode, figures: _Figures) -> _Contents:
-        return cls(
-            tuple(_node_lines(found, figures)),
-            _shortened(_cache_lines(found, figures.machine), "caches"),
-            _shortened(_gpu_lines(found, figures), "GPUs"),
-        )
+        caches = [(line,) for line in _cache_lines(found, figures.machine)]
+        gpus = [_gpu_lines(gpu, figures) for gpu in figures.gpus_at(found.id)]
+        boxes = [("llc", lines) for lines in _shortened(caches, "caches")]
+        boxes += [("gpu", lines) for lines in _shortened(gpus, "GPUs")]
+        return cls(tuple(_node_lines(found, figures)), tuple(boxes))
 
     @property
     def height(self) -> float:
-        return _LINE * len(self.lines) + _ROW * (len(self.caches) + len(self.gpus))
+        return _LINE * len(self.lines) + sum(_box_height(lines) for _, lines in self.boxes)
 
 
-def _shortened(lines: Sequence[str], what: str) -> tuple[str, ...]:
-    if len(lines) <= _MOST_ROWS:
-        return tuple(lines)
-    return (*lines[: _MOST_ROWS - 1], f"and {len(lines) - _MOST_ROWS + 1} more {what}")
+def _box_height(lines: tuple[str, ...]) -> float:
+    return _LINE * len(lines) + _ROW - _LINE
+
+
+def _shortened(boxes: Sequence[tuple[str, ...]], what: str) -> list[tuple[str, ...]]:
+    if len(boxes) <= _MOST_ROWS:
+        return list(boxes)
+    return [*boxes[: _MOST_ROWS - 1], (f"and {len(boxes) - _MOST_ROWS + 1} more {what}",)]
 
 
 def _node_lines(found: NumaNode, figures: _Figures) -> Iterator[str]:
@@ -182,14 +188,15 @@ def _cache_lines(found: NumaNode, machine: Machine) -> list[str]:
     ]
 
 
-def _gpu_lines(found: NumaNode, figures: _Figures) -> list[str]:
-    """Give the GPUs to which copies from this node's memory are the fastest."""
-    here = node(found.id)
-    return [
-        " · ".join([str(gpu), *_copy_rates(figures, here, gpu)])
-        for gpu in figures.gpus
-        if figures.host_of(gpu) == here
-    ]
+def _gpu_lines(gpu: Place, figures: _Figures) -> tuple[str, ...]:
+    """Give what a GPU is, and its rates of copies with the node next to it and with its peers."""
+    known = next((found for found in figures.machine.gpus if found.id == gpu.id), None)
+    words = [str(gpu)]
+    if known:
+        words += [known.name, *([bytes_text(known.memory)] if known.memory else [])]
+    here = figures.host_of(gpu)
+    rates = _copy_rates(figures, node(here), gpu) if here is not None else ()
+    return tuple(filter(None, (" · ".join(words), " · ".join(rates))))
 
 
 def _copy_rates(figures: _Figures, here: Place, gpu: Place) -> Iterator[str]:
@@ -217,6 +224,7 @@ class _Figures:
             self._cells.setdefault(key, []).append(cell)
         ends = {end for _, _, *both in self._cells for end in both}
         parts = {part for end in ends for part in _parts(end)}
+        parts |= {Place("gpu", gpu.id) for gpu in self.machine.gpus}
         self.gpus = sorted(part for part in parts if part.kind == "gpu")
 
     def center(self, probe: str, operation: str, source: Place, target: Place) -> float | None:
@@ -231,12 +239,19 @@ class _Figures:
         shown = scale(self._cells[probe, operation, source, target][0].unit)
         return f"{shown.text(center)} {shown.label}"
 
-    def host_of(self, gpu: Place) -> Place | None:
-        """Give the node from which copies to a GPU were fastest; None where none was measured."""
-        nodes = [node(found.id) for found in self.machine.nodes]
-        rates = {here: self.center("host-copy", "h2d", here, gpu) for here in nodes}
-        known = {here: rate for here, rate in rates.items() if rate is not None}
-        return max(known, key=lambda here: known[here], default=None)
+    def gpus_at(self, index: int | None) -> list[Place]:
+        """Give the GPUs next to a node; under None those of which nobody knows where they are."""
+        return [gpu for gpu in self.gpus if self.host_of(gpu) == index]
+
+    def host_of(self, gpu: Place) -> int | None:
+        """Give the node next to a GPU: as the driver says, else from which copies are fastest."""
+        for found in self.machine.gpus:
+            if found.id == gpu.id and found.host_node is not None:
+                return found.host_node
+        nodes = [found.id for found in self.machine.nodes]
+        rates = {index: self.center("host-copy", "h2d", node(index), gpu) for index in nodes}
+        known = {index: rate for index, rate in rates.items() if rate is not None}
+        return max(known, key=lambda index: known[index], default=None)
 
     def slowest_peer(self, gpu: Place) -> float | None:
         """Give the rate of copies from a GPU to the peer that it reaches slowest."""
@@ -296,12 +311,14 @@ def _node_box(box: _Box, index: int, contents: _Contents) -> Markup:
     for line in contents.lines:
         parts.append(_text(line, left, y + 13, width))
         y += _LINE
-    rows = [("llc", text) for text in contents.caches] + [("gpu", text) for text in contents.gpus]
-    for kind, text in rows:
+    for kind, lines in contents.boxes:
+        height = _box_height(lines)
         shape = {"x": f"{left - 6:g}", "y": f"{y:g}", "width": f"{width + 12:g}"}
-        parts.append(tag("rect", **shape, height=_ROW - 4, rx=3, class_=kind))
-        parts.append(_text(text, left, y + 14, width, f"{kind}-name"))
-        y += _ROW
+        parts.append(tag("rect", **shape, height=f"{height - 4:g}", rx=3, class_=kind))
+        parts += [
+            _text(line, left, y + 14 + _LINE * index, width) for index, line in enumerate(lines)
+        ]
+        y += height
     return joined(*parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numamicro.compare.boots import Value
+from numamicro.comparison.boots import Value
 from numamicro.cost.advise import advise
 from numamicro.cost.placement import Load, engine
 from numamicro.cost.predict import Predictor

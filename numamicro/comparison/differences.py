@@ -12,8 +12,8 @@ from numamicro.setting import KEYS, facts_of, is_volatile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numamicro.compare.boots import Side
-    from numamicro.compare.changes import Asked
+    from numamicro.comparison.boots import Side
+    from numamicro.comparison.changes import Asked
     from numamicro.matrix import Header
     from numamicro.topology import Machine
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numamicro.compare.boots import Side, differ, read_side, shared_boots, tail_words
-from numamicro.compare.changes import Asked, parse_changed
-from numamicro.compare.differences import (
+from numamicro.comparison.boots import Side, differ, read_side, shared_boots, tail_words
+from numamicro.comparison.changes import Asked, parse_changed
+from numamicro.comparison.differences import (
     Difference,
     differences,
     not_seen,
     unknown_on_both,
 )
-from numamicro.compare.drift import Drift, drifts, in_turns
-from numamicro.compare.expect import Expectation, Outcome, outcomes
-from numamicro.compare.pairing import pair
-from numamicro.compare.verdict import Design, Judged, Verdict, design_of, judge
+from numamicro.comparison.drift import Drift, drifts, in_turns
+from numamicro.comparison.expect import Expectation, Outcome, outcomes
+from numamicro.comparison.pairing import pair
+from numamicro.comparison.verdict import Design, Judged, Verdict, design_of, judge
 from numamicro.errors import NumamicroError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numamicro.compare.boots import Value
+    from numamicro.comparison.boots import Value
     from numamicro.matrix import CostMatrix
 
 UNITS = ("boot", "file")

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numamicro.compare.places import renumbered, same_gpus
+from numamicro.comparison.places import renumbered, same_gpus
 from numamicro.errors import NumamicroError
 from numamicro.file import no_collector, read_matrix
 from numamicro.matrix import State

@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from numamicro.compare.changes import Asked, parse_changed
-from numamicro.compare.differences import moved
-from numamicro.compare.verdict import FEWEST_BASE
+from numamicro.comparison.changes import Asked, parse_changed
+from numamicro.comparison.differences import moved
+from numamicro.comparison.verdict import FEWEST_BASE
 from numamicro.errors import NumamicroError
 from numamicro.saving import save
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numamicro.compare import Comparison
+    from numamicro.comparison import Comparison
 
 SCHEMA = 1
 SIDES = ("base", "new")
@@ -36,7 +36,7 @@ class Experiment:
     changed : str
         In the user's words.
     base : mapping
-        The setting as text, as :func:`numamicro.compare.differences.flat_setting` gives it.
+        The setting as text, as :func:`numamicro.comparison.differences.flat_setting` gives it.
     new : mapping or None
         The same of the other side, once a boot of it was seen.
     machine_id : str or None

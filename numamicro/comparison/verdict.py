@@ -7,15 +7,15 @@ from enum import StrEnum
 from math import exp, inf, log, nan, sqrt
 from typing import TYPE_CHECKING
 
-from numamicro.compare.pairing import called
-from numamicro.compare.permute import Adjusted, floor, max_t
+from numamicro.comparison.pairing import called
+from numamicro.comparison.permute import Adjusted, floor, max_t
 from numamicro.stats import LEVEL, POWER, Effect, holm, predicted, scatter, t_quantile, welch
 from numamicro.units import is_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numamicro.compare.pairing import Item
+    from numamicro.comparison.pairing import Item
 
 FAMILY_LEVEL = 0.03
 """Chance of a change that is none which each of two families, roll-ups and cells, may have. They mostly

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numamicro.compare.pairing import called
-from numamicro.compare.verdict import Verdict
+from numamicro.comparison.pairing import called
+from numamicro.comparison.verdict import Verdict
 from numamicro.errors import NumamicroError
 from numamicro.units import is_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numamicro.compare.verdict import Judged
+    from numamicro.comparison.verdict import Judged
 
 DIRECTIONS = ("up", "down", "same", "better", "worse")
 

@@ -12,8 +12,8 @@ from numamicro.stats import LEVEL, holm, trend
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numamicro.compare.boots import Side
-    from numamicro.compare.pairing import Item, Name
+    from numamicro.comparison.boots import Side
+    from numamicro.comparison.pairing import Item, Name
 
 MATTERS = 0.01
 """A drift is told when it comes to this share of the figure from the first boot to the last."""

@@ -1,7 +1,7 @@
 """Which figure of one side is held against which of the other: cells, roll-ups of classes, a token.
 
 Thread count and variant are held to what is best on the base side. Nodes are matched by what they
-are, never by their number; see :mod:`numamicro.compare.places`.
+are, never by their number; see :mod:`numamicro.comparison.places`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from math import exp, log
 from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro.case import Place
-from numamicro.compare.boots import aligned, by_case
-from numamicro.compare.places import Meanings, locality
+from numamicro.comparison.boots import aligned, by_case
+from numamicro.comparison.places import Meanings, locality
 from numamicro.matrix import CHOSEN, CURVES
 from numamicro.units import is_rate
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numamicro.case import AnyPlace, Case, Param
-    from numamicro.compare.boots import Side, Value
+    from numamicro.comparison.boots import Side, Value
     from numamicro.topology import Machine
 
 Figures: TypeAlias = "tuple[float | None, ...]"
