@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
 
+UNITS = {"GB/s": 1e9, "ns": 1e-9, "µs": 1e-6}
+
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -119,6 +121,16 @@ def test_arrow_keys_reach_every_cell_and_each_tells_of_itself(
             tab.keyboard.press("ArrowDown")
         assert len(reached) == rows * columns
         assert grid.locator("td[tabindex='0']").count() == 1
+
+
+def test_what_a_cell_shows_is_what_it_holds(opened: Callable[..., Tab]) -> None:
+    read = """tables => tables.flatMap(table => [...table.querySelectorAll("td[data-value]")].map(
+        cell => [table.ariaLabel, cell.innerText, cell.dataset.value]))"""
+    shown = opened("large").locator("table.heat").evaluate_all(read)
+    assert len(shown) > 8 * 8
+    for title, text, value in shown:
+        unit = next(unit for unit in UNITS if f" in {unit}" in title)
+        assert float(text.split()[0]) == pytest.approx(float(value) / UNITS[unit], abs=0.0501)
 
 
 def test_the_tabulator_enters_a_table_once(opened: Callable[..., Tab]) -> None:

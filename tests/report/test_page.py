@@ -71,6 +71,12 @@ def test_cells_hold_the_figures_of_the_file(matrix: CostMatrix) -> None:
     ) == figures(matrix)
 
 
+def test_a_cell_stands_in_the_row_of_its_cpus_and_the_column_of_its_memory() -> None:
+    told = [cell["data-more"] or "" for cell in Page(render_page(large())).cells]
+    for ends, rate in (("node0, node0", 40), ("node0, node1", 32), ("node5, node2", 16)):
+        assert any(text.startswith(f"{ends}. {rate}.0 GB/s") for text in told)
+
+
 def test_a_cell_without_a_figure_says_why() -> None:
     page = Page(render_page(small()))
     told = [cell["data-more"] or "" for cell in page.cells if "data-value" not in cell]
