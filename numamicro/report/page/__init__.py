@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from numamicro.errors import NumamicroError
 from numamicro.report.figures import Footnotes
+from numamicro.report.page.comparison import comparison_section
 from numamicro.report.page.curves import Charts, curve_figures
 from numamicro.report.page.facts import findings_section, notes_section, setting_section
 from numamicro.report.page.heat import heat_tables
@@ -21,6 +22,7 @@ from numamicro.report.token import advice_line, usual_advice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numamicro.comparison import Comparison
     from numamicro.cost.model import ModelSpec
     from numamicro.matrix import CostMatrix
 
@@ -28,7 +30,12 @@ START = "<!doctype html>\n<!-- numamicro report -->\n"
 """How every page begins, so that no other file is taken for one."""
 
 
-def render_page(matrix: CostMatrix, model: ModelSpec | None = None, library: str = "") -> str:
+def render_page(
+    matrix: CostMatrix,
+    model: ModelSpec | None = None,
+    library: str = "",
+    comparison: Comparison | None = None,
+) -> str:
     """Give the page.
 
     Parameters
@@ -38,6 +45,8 @@ def render_page(matrix: CostMatrix, model: ModelSpec | None = None, library: str
     library : str
         The JavaScript that draws curves, as :func:`numamicro.report.page.library.library_source`
         gives it; empty: they are tables alone.
+    comparison : Comparison, optional
+        With another setting.
     """
     footnotes, charts = Footnotes(), Charts()
     verdict, token = _token(matrix, model)
@@ -50,6 +59,8 @@ def render_page(matrix: CostMatrix, model: ModelSpec | None = None, library: str
         ("notes", "How to read the figures", notes_section(matrix, footnotes)),
         ("setting", "Setting", setting_section(matrix)),
     ]
+    if comparison is not None:
+        sections.insert(0, ("comparison", "Comparison", comparison_section(comparison)))
     script = _resource("page.js")
     drawing = library if charts.specs else ""
     return START + tag(
