@@ -27,7 +27,7 @@ def csv_text(matrix: CostMatrix) -> str:
     header = [*_CELL[:6], *(f"{_PARAM}{name}" for name in names), *_CELL[6:], "origin", *_SAMPLE]
     file = StringIO()
     table = csv.DictWriter(file, header, restval="", lineterminator="\n")
-    table.writeheader()
+    table.writerow({name: _line(name) for name in header})
     for cell in matrix.measurements:
         about = _about(cell, matrix.header.origin)
         samples = [row for run in cell.runs for row in _samples(run, cell.unit)]
@@ -35,10 +35,15 @@ def csv_text(matrix: CostMatrix) -> str:
     return file.getvalue()
 
 
+def _line(text: str) -> str:
+    """Give a text without what would end a row for some reader, or end the file."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 def _about(cell: Measurement, origin: str) -> dict[str, object]:
     route = cell.case.route
     params = {f"{_PARAM}{name}": plain(value) for name, value in cell.case.params}
-    return {
+    texts = {
         "probe": cell.case.probe,
         "operation": cell.case.operation,
         "source": str(route.source),
@@ -51,6 +56,7 @@ def _about(cell: Measurement, origin: str) -> dict[str, object]:
         "origin": cell.origin or origin,
         **params,
     }
+    return {name: _line(text) for name, text in texts.items()}
 
 
 def _samples(run: Run, unit: str) -> Iterator[dict[str, object]]:

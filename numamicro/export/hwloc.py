@@ -35,6 +35,8 @@ _FIRMWARE, _MEASURED_LATENCY, _MEASURED_BANDWIDTH = 5, 6, 10
 
 _NANOSECOND = 1e-9
 _WORD_BITS = 32
+_MOST = 1 << 16
+"""Beyond the ids of any machine: a set of them is written as one bit for each."""
 
 
 def hwloc_xml(matrix: CostMatrix) -> str:
@@ -51,6 +53,9 @@ def hwloc_xml(matrix: CostMatrix) -> str:
             "--to hwloc needs the machine's CPUs, and the file has none: import the output of "
             "likwid-topology or numactl -H together with it"
         )
+    ids = [cpu.id for cpu in machine.cpus] + [node.id for node in machine.nodes]
+    if max(ids) > _MOST:
+        raise NumamicroError(f"--to hwloc needs ids of CPUs and nodes of at most {_MOST}")
     reads, writes = bandwidths(matrix), bandwidths(matrix, "write")
     loads = latencies(matrix)
     need(reads or loads, "hwloc", "bandwidth or latency between nodes")

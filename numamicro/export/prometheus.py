@@ -112,8 +112,8 @@ def _labels(case: Case) -> dict[str, str]:
 
 
 def _free(label: str, taken: Mapping[str, str]) -> str:
-    """Give a label that may stand there: not empty, no digit first, none that is taken."""
-    if not label or label[0].isdigit():
+    """Give a label that may stand there: it begins with a letter, and none is the same."""
+    if not label[:1].isalpha():
         label = f"param_{label}"
     while label in taken:
         label += "_"

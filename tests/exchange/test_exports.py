@@ -33,7 +33,7 @@ from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.topology import Note
 from tests.cost.rigs import cell as priced
 from tests.cost.rigs import rig, sentence_of
-from tests.examples import cell, header, matrix, read_case
+from tests.examples import cell, header, matrices, matrix, read_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,6 +205,18 @@ def test_every_format_works_or_says_what_it_needs(export: object) -> None:
     for each in (matrix(), rig(2, 2), CostMatrix(header(), ())):
         refusal = sentence_of(lambda each=each: export.text(each))  # type: ignore[misc]
         assert f"--to {export.name} needs" in refusal or export.text(each).endswith("\n")
+
+
+@given(matrices)
+def test_any_result_file_is_written_or_refused_in_one_sentence(whole: CostMatrix) -> None:
+    for export in EXPORTS:
+        if not export.of_model:
+            refusal = sentence_of(lambda export=export: export.text(whole))  # type: ignore[misc]
+            assert "\n" not in refusal
+    text = csv_text(whole)
+    assert list(csv.DictReader(StringIO(text))) or not whole.measurements
+    if not sentence_of(lambda: prometheus_text(whole)):
+        assert list(families(prometheus_text(whole)))
 
 
 def test_the_list_tells_of_every_format() -> None:
