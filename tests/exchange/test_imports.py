@@ -131,6 +131,16 @@ def test_copies_without_a_known_node_are_left_out_and_said_to_be() -> None:
     assert values(one, "host-copy", "h2d") == {(node(0), gpu(i)): (20 + i) * 1e9 for i in range(2)}
 
 
+def test_a_copy_of_unknown_size_is_not_taken_for_a_small_one() -> None:
+    tests = {
+        "host_to_device_memcpy_ce": [[20.0, 21.0, 22.0]],
+        "device_to_device_memcpy_write_ce": between(3, 100, 1),
+    }
+    rates = Rates(imported(nvbandwidth(tests), TWO_NODES).matrix)
+    assert "a small copy between node0 and gpu0" in sentence_of(lambda: rates.host_hop(0, 0))
+    assert "a small peer copy" in sentence_of(lambda: rates.peer_hop(0, 1))
+
+
 # ---- p2pBandwidthLatencyTest ---------------------------------------------------------------------
 
 
