@@ -308,7 +308,7 @@ machines = st.builds(
             st.tuples(ids, ids),
             level=optional(st.text()),
             nvlinks=ids,
-            claimed=st.booleans(),
+            claimed=st.none() | st.booleans(),
             atomics=st.booleans(),
         )
     ),

@@ -12,6 +12,7 @@ from numamicro.export.hwloc import hwloc_xml
 from numamicro.export.interleave import interleave_script
 from numamicro.export.launch import launch_lines
 from numamicro.export.llm_analysis import llm_analysis_json
+from numamicro.export.nccl import nccl_xml
 from numamicro.export.prometheus import prometheus_text
 from numamicro.export.virtual import libvirt_xml, qemu_arguments
 
@@ -105,6 +106,14 @@ EXPORTS = (
         "as qemu-hmat",
         "latency or read bandwidth of nodes",
         libvirt_xml,
+    ),
+    Export(
+        "nccl",
+        "NCCL: NCCL_TOPO_FILE=FILE",
+        "the node next to each GPU, and its PCIe link as it is trained under load",
+        "any measured rate: between CPUs NCCL has constants of its own; PCI switches",
+        "GPUs with their PCI addresses",
+        nccl_xml,
     ),
     Export(
         "aiconfigurator",

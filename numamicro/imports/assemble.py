@@ -10,7 +10,7 @@ from numamicro import __version__
 from numamicro.case import Case, Place, PlaceSet, Route, node
 from numamicro.finding import Finding, Severity
 from numamicro.matrix import CostMatrix, Header, Measurement, Run, Sample, State
-from numamicro.topology import Machine, NumaNode
+from numamicro.topology import Gpu, GpuPair, Machine, NumaNode
 from numamicro.units import is_rate
 
 if TYPE_CHECKING:
@@ -177,7 +177,54 @@ def _machine(sources: Sequence[From]) -> Machine:
         ),
         llcs=best.llcs,
     )
-    return replace(machine, notes=tuple(_notes(sources, machine)))
+    return replace(
+        machine,
+        notes=tuple(_notes(sources, machine)),
+        gpus=tuple(_gpus(sources, _beside(sources, machine))),
+        gpu_pairs=tuple(_pairs(sources)),
+    )
+
+
+def _gpus(sources: Sequence[From], beside: dict[int, int]) -> Iterator[Gpu]:
+    seen = [source.found.gpus.get for source in sources]
+    for index in sorted(_all_gpus(sources)):
+        said = [each for get in seen if (each := get(index))]
+        yield Gpu(
+            index,
+            next((each.name for each in said if each.name), "unknown GPU"),
+            pci=next((each.pci for each in said if each.pci), None),
+            host_node=beside.get(index),
+        )
+
+
+def _pairs(sources: Sequence[From]) -> Iterator[GpuPair]:
+    """Give what is told of two GPUs: what joins them, and whether they reach each other."""
+    levels = {pair: level for source in sources for pair, level in source.found.pairs.items()}
+    apart = {pair for source in sources for pair in source.found.apart}
+    reach = {pair for source in sources for told in source.found.told for pair in _reached(told)}
+    for pair in sorted({*levels, *apart, *reach}):
+        level = levels.get(pair)
+        links = int(level[2:]) if level and level.startswith("NV") else 0
+        yield GpuPair(
+            pair,
+            level=None if links else level,
+            nvlinks=links,
+            claimed=True if pair in reach else False if pair in apart else None,
+        )
+
+
+def _reached(told: Told) -> Iterator[tuple[int, int]]:
+    """Give the pair that a figure proves to reach each other, the lower ordinal first."""
+    direct = told.params.get("path") == "direct" or told.probe == "peer-latency"
+    ends = sorted(_gpus_of([told]))
+    if direct and not told.warning and len(ends) == 2:
+        yield ends[0], ends[1]
+
+
+def _all_gpus(sources: Sequence[From]) -> set[int]:
+    """Give the GPUs that anything is told of."""
+    founds = [source.found for source in sources]
+    return {index for found in founds for index in (*found.gpus, *_gpus_of(found.told))}
 
 
 def _named(founds: Sequence[Found]) -> set[int]:
@@ -208,7 +255,7 @@ def _beside(sources: Sequence[From], machine: Machine) -> dict[int, int]:
     if len(machine.nodes) > 1:
         return told
     only = machine.nodes[0].id
-    return dict.fromkeys(_copied(sources), only) | told
+    return dict.fromkeys(_all_gpus(sources), only) | told
 
 
 def _copied(sources: Sequence[From]) -> set[int]:

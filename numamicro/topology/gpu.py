@@ -112,9 +112,9 @@ class GpuPair:
         INT, PIX, PXB, PHB, NODE or SYS, as nvidia-smi has it; None when unknown.
     nvlinks : int
         NVLinks between them, directly or through a switch.
-    claimed : bool
-        Whether the driver claims that each can address the other's memory. Whether data arrive is
-        measured, not claimed.
+    claimed : bool or None
+        Whether the driver claims that each can address the other's memory; None where nobody told,
+        as of an imported pair. Whether data arrive is measured, not claimed.
     atomics : bool
         Whether it claims arithmetic there too.
     """
@@ -122,7 +122,7 @@ class GpuPair:
     gpus: tuple[int, int]
     level: str | None = None
     nvlinks: int = 0
-    claimed: bool = False
+    claimed: bool | None = False
     atomics: bool = False
 
     @property

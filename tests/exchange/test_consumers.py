@@ -12,6 +12,7 @@ import yaml
 from numamicro.export import export_named
 from numamicro.export.virtual import libvirt_xml
 from tests.cost.rigs import rig
+from tests.exchange.test_exports import placed
 from tests.exchange.test_hmat import costs
 
 HEAVY = "aiconfigurator-core and llm-analysis are heavy: ./dev test-consumers installs them"
@@ -39,6 +40,20 @@ def test_aiconfigurator_takes_the_keys_over_those_of_a_system(tmp_path: Path) ->
     assert database.system_spec.get_p2p_bandwidth(2) == 12.5e9
     assert database.system_spec["gpu"]["mem_bw"] == 1e12
     assert database.system_spec["node"]["p2p_latency"] == 5e-6
+
+
+@pytest.mark.filterwarnings("ignore:'pipes' is deprecated:DeprecationWarning")  # its command line
+def test_llm_analysis_reads_its_own_keys(tmp_path: Path) -> None:
+    pytest.importorskip("llm_analysis", reason=HEAVY)
+    from llm_analysis.config import read_configs
+
+    (tmp_path / "here.json").write_text(export_named("llm-analysis").text(placed()))
+    (config,) = read_configs(str(tmp_path), type="gpu").values()
+    assert config.mem_per_GPU_in_GB == 48.0
+    assert config.hbm_bandwidth_in_GB_per_sec == 1000.0
+    assert config.intra_node_bandwidth_in_GB_per_sec == 12.5
+    assert config.intra_node_min_message_latency == 1.5e-6
+    assert config.peak_fp16_TFLOPS == 100.0
 
 
 @pytest.mark.skipif(

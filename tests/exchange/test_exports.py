@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -30,7 +32,7 @@ from numamicro.export.interleave import CLOSE, FOLDER, MOST, interleave_script, 
 from numamicro.export.prometheus import prometheus_text
 from numamicro.file import write_matrix
 from numamicro.matrix import CostMatrix, Measurement, State
-from numamicro.topology import Note
+from numamicro.topology import Gpu, Note, PcieLink
 from tests.cost.rigs import cell as priced
 from tests.cost.rigs import rig, sentence_of
 from tests.examples import cell, header, matrices, matrix, read_case
@@ -187,9 +189,74 @@ def test_aiconfigurator_gets_the_slowest_of_each() -> None:
     assert "mem_capacity" in text  # named as lacking
 
 
+def placed() -> CostMatrix:
+    """Give two GPUs on two nodes: one whose link was seen under load, one of which nobody said."""
+    whole = rig(2, 2)
+    known = replace(
+        whole.header.machine,
+        cpu_model="AMD EPYC 9000",
+        gpus=(
+            Gpu(
+                0,
+                "A",
+                memory=80 * 10**9,
+                pci="0000:c1:00.0",
+                host_node=1,
+                link=PcieLink(1, 16, 5, 16),
+            ),
+            Gpu(1, "A", memory=48 * 10**9, pci="0000:01:00.0", host_node=None),
+        ),
+    )
+    cells = tuple(
+        replace(
+            each, runs=(replace(each.runs[0], outcome={"pcie_generation": 4, "pcie_width": 8}),)
+        )
+        if each.case.probe == "host-copy" and each.case.route.target == Place("gpu", 0)
+        else each
+        for each in with_peers().measurements
+    )
+    return CostMatrix(replace(whole.header, machine=known), cells)
+
+
+def test_nccl_gets_links_as_trained_and_no_prolog() -> None:
+    text = export_named("nccl").text(placed())
+    assert text.startswith("<system")
+    root = ElementTree.fromstring(text)
+    lost, known = root.findall("cpu")
+    assert lost.attrib == {"numaid": "-1", "arch": "x86_64", "vendor": "AuthenticAMD"}
+    assert known.attrib["affinity"] == "0000ff00"
+    assert [each.attrib for each in known.findall("pci")] == [
+        {
+            "busid": "0000:c1:00.0",
+            "class": "0x030200",
+            "link_speed": "16.0 GT/s PCIe",
+            "link_width": "8",
+        }
+    ]
+    assert "link_speed" not in lost.findall("pci")[0].attrib
+    at_rest = replace(placed(), measurements=())
+    (pci,) = ElementTree.fromstring(export_named("nccl").text(at_rest)).findall(
+        ".//pci[@link_width]"
+    )
+    assert pci.attrib["link_speed"] == "32.0 GT/s PCIe"
+
+
+def test_llm_analysis_gets_decimal_units() -> None:
+    assert json.loads(export_named("llm-analysis").text(placed())) == {
+        "name": "numamicro",
+        "mem_per_GPU_in_GB": 48.0,
+        "hbm_bandwidth_in_GB_per_sec": 1000.0,
+        "intra_node_bandwidth_in_GB_per_sec": 12.5,
+        "intra_node_min_message_latency": 1.5e-6,
+        "peak_fp16_TFLOPS": 100.0,
+    }
+
+
 def test_formats_of_gpus_say_what_they_lack() -> None:
     with pytest.raises(NumamicroError, match="needs GPUs"):
         export_named("aiconfigurator").text(matrix())
+    with pytest.raises(NumamicroError, match="PCI addresses"):
+        export_named("nccl").text(with_peers())
     with pytest.raises(NumamicroError, match="the GPUs' memory in bytes"):
         export_named("llm-analysis").text(with_peers())
 

@@ -305,6 +305,25 @@ def test_gpus_are_not_joined_where_some_are_hidden() -> None:
     assert "gpu-home-unknown" in {note.code for note in matrix.header.machine.notes}
 
 
+def test_gpus_and_what_joins_them_are_part_of_the_machine() -> None:
+    linked = [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    text = p2p(between(3, 10, 1), between(3, 50, 1), between(3, 2, 0.25), linked)
+    machine = imported(text, TWO_NODES).matrix.header.machine
+    assert [(each.id, each.name, each.pci, each.host_node) for each in machine.gpus] == [
+        (0, "NVIDIA Example", "0000:01:00.0", 0),
+        (1, "NVIDIA Example", "0000:11:00.0", 0),
+        (2, "NVIDIA Example", "0000:21:00.0", 1),
+    ]
+    assert [(pair.gpus, pair.kind, pair.claimed) for pair in machine.gpu_pairs] == [
+        ((0, 1), "NV4", True),
+        ((0, 2), "SYS", False),
+        ((1, 2), "SYS", False),
+    ]
+    told_nothing = imported(nccl({1024: 10.0}), topo([["X", "PIX"], ["PIX", "X"]], (0, 0), "00"))
+    (pair,) = told_nothing.matrix.header.machine.gpu_pairs
+    assert (pair.kind, pair.claimed) == ("PIX", None)
+
+
 # ---- what every import keeps to ------------------------------------------------------------------
 
 ALL = {
