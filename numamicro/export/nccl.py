@@ -26,6 +26,7 @@ _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64"}
 _VENDORS = {"AMD": "AuthenticAMD", "Intel": "GenuineIntel"}
 _UNKNOWN_NODE = -1
 _WORD_BITS = 32
+_MOST_CPUS = 1 << 16
 _GPU_CLASS = "0x030200"
 
 
@@ -44,6 +45,8 @@ def nccl_xml(matrix: CostMatrix) -> str:
             at[_UNKNOWN_NODE if gpu.host_node is None else gpu.host_node].append(gpu)
     if not at:
         raise NumamicroError("--to nccl needs GPUs with their PCI addresses, and the file has none")
+    if max((cpu.id for cpu in machine.cpus), default=0) > _MOST_CPUS:
+        raise NumamicroError(f"--to nccl needs CPUs with ids of at most {_MOST_CPUS}")
     trained = _trained(matrix)
     lines = ['<system version="1">']
     for node, gpus in sorted(at.items()):
