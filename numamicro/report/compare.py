@@ -147,11 +147,10 @@ def _table(title: str, figures: Sequence[Judged], comparison: Comparison, style:
 
     if not figures:
         return ""
-    headers = ["", "base", "new", "change", "95 % interval", "n", "p", "verdict"]
-    rows = [_row(each, comparison) for each in figures]
+    rows = [judged_row(each, comparison) for each in figures]
     grid = tabulate(
         rows,
-        headers=headers,
+        headers=HEAD,
         tablefmt=style,
         disable_numparse=True,
         colalign=["left", "right", "right", "right", "right", "right", "right", "left"],
@@ -160,7 +159,12 @@ def _table(title: str, figures: Sequence[Judged], comparison: Comparison, style:
     return f"{title}{gap}{grid}"
 
 
-def _row(each: Judged, comparison: Comparison) -> list[str]:
+HEAD = ("", "base", "new", "change", "95 % interval", "n", "p", "verdict")
+"""What the columns of :func:`judged_row` are."""
+
+
+def judged_row(each: Judged, comparison: Comparison) -> list[str]:
+    """Give a figure of both sides, its change and the verdict."""
     item = each.item
     name = str(item.name) + (f" [{item.held}]" if item.held else "")
     name += f" (new: {item.other})" if item.other else ""
