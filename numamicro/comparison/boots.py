@@ -6,6 +6,7 @@ Pooled, they find differences that are not there.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import defaultdict
@@ -159,14 +160,16 @@ def _read_all(paths: Sequence[Path], read: Callable[[Path], Boot]) -> list[Boot]
     if workers > 1 and sum(_size(path) for path in paths) > _WORTH_A_POOL:
         from concurrent.futures import ProcessPoolExecutor
 
-        with ProcessPoolExecutor(workers, initializer=_leave_ctrl_c_alone) as pool:
+        with ProcessPoolExecutor(workers, initializer=_set_up_reader) as pool:
             return list(pool.map(read, paths))
-    return [read(path) for path in paths]
+    with no_collector():
+        return [read(path) for path in paths]
 
 
-def _leave_ctrl_c_alone() -> None:
-    # It reaches every process of a terminal; the one that waits says what there is to say.
+def _set_up_reader() -> None:
+    # Ctrl-C reaches every process of a terminal; the one that waits says what there is to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
 
 
 _WORTH_A_POOL = 16 * MIB
@@ -179,10 +182,9 @@ def _size(path: Path) -> int:
 
 
 def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
-    with no_collector():
-        matrix = read_matrix(path)
-        values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
-        return Boot((str(path),), matrix.header, values, token(matrix) if token else None)
+    matrix = read_matrix(path)
+    values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
+    return Boot((str(path),), matrix.header, values, token(matrix) if token else None)
 
 
 def value_of(cell: Measurement, share: float = 0.5) -> Value:

@@ -7,6 +7,7 @@ from math import exp, isfinite, log
 from typing import TYPE_CHECKING, Any
 
 from numamicro.comparison.differences import Kind
+from numamicro.comparison.drift import in_turns
 from numamicro.comparison.verdict import Design, Verdict
 from numamicro.units import scale
 
@@ -266,9 +267,10 @@ def notes_of(comparison: Comparison) -> list[str]:
     if comparison.why_not is None:
         notes += [_DESIGNS[comparison.design]] if comparison.design in _DESIGNS else []
     unit = "run" if comparison.options.unit == "file" else "boot"
+    turns = "" if in_turns(comparison.base, comparison.new) else ": take the sides in turns"
     notes += [
         f"{drift.name} moved by {_percent(drift.change)} from the first {unit} to the last while the "
-        "setting stood: take the sides in turns"
+        f"setting stood{turns}"
         for drift in comparison.drifts
     ]
     return notes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -10,10 +13,12 @@ import pytest
 
 from numamicro.append import added, boot_file, check_same
 from numamicro.errors import NumamicroError
+from numamicro.file import read_matrix, write_matrix
 from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.topology import Note
 from tests.compare.truth import boot, figures
 from tests.examples import a_run, failed_run, header, read_case
+from tests.test_cli import SHORT, numamicro, one_sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +83,48 @@ def test_a_boot_without_an_id_has_no_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NumamicroError, match="cannot make the folder"):
         boot_file(tmp_path / "file" / "x", "abc")
+
+
+def test_matrix_keeps_a_file_a_boot(tmp_path: Path) -> None:
+    folder = tmp_path / "boots"
+    for count in (1, 2):
+        result = numamicro(*SHORT, "-q", "--append", str(folder))
+        assert result.returncode == 0, result.stderr
+        (path,) = folder.iterdir()  # and no journal beside it
+        found = read_matrix(path)
+        assert path.stem == found.header.boot_id
+        assert all(len(cell.runs) == count for cell in found.measurements)
+        assert found.header.plan["processes"] == count
+    changed = {**found.header.setting, "kernel.release": "another"}
+    write_matrix(CostMatrix(replace(found.header, setting=changed), found.measurements), path)
+    before = path.read_bytes()
+    refused = numamicro(*SHORT, "-q", "--append", str(folder))
+    assert "kernel.release at another" in one_sentence(refused)
+    assert path.read_bytes() == before
+    both = numamicro(*SHORT, "--append", str(folder), "-o", str(tmp_path / "x.json"))
+    assert "choose one" in one_sentence(both)
+
+
+def test_an_unfinished_run_is_added_only_when_it_is_whole(tmp_path: Path) -> None:
+    result = numamicro(*SHORT, "-q", "--append", str(tmp_path))
+    assert result.returncode == 0
+    (path,) = tmp_path.iterdir()
+    before = path.read_bytes()
+    command = [sys.executable, "-m", "numamicro", *SHORT, "--append", str(tmp_path)]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # it has begun
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    process.stderr.close()
+    assert path.read_bytes() == before
+    journal = path.with_name(f"{path.name}.part")
+    resume = (
+        ["--resume"] if journal.exists() else []
+    )  # it may have been ended before its first cell
+    again = numamicro(*SHORT, "-q", "--append", str(tmp_path), *resume)
+    assert again.returncode == 0, again.stderr
+    assert all(len(cell.runs) == 2 for cell in read_matrix(path).measurements)
+    assert not journal.exists()

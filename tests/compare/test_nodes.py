@@ -273,3 +273,16 @@ def test_a_copy_that_is_named_is_its_rate() -> None:
     assert called([rate, time], "host-latency/h2d") == [time]
     assert called([time], "h2d") == [time]
     assert called([rate, time], "d2h") == []
+
+
+def test_snc_cuts_one_package_and_leaves_it_comparable(tmp_path: Path) -> None:
+    """A single socket: with SNC off its node is the package, with SNC on there are package rows."""
+    off = machine_of(tmp_path / "off", uniform(1, 8, packages={0: 0}, llc=8))
+    on = machine_of(tmp_path / "on", uniform(2, 4, packages={0: 0, 1: 0}, llc=8))
+    items = pair(side("base", off), side("new", on))
+    cells = held(items)
+    # With one package all of the machine is the package: the interleave over its nodes is one of two
+    # names for it, and the package's own row the other.
+    assert {item.name.where for item in cells.values()} == {"node0>node0"}
+    assert all("node0>node0" not in item.other for item in cells.values())
+    assert any("latency/load local (one core)" in str(item.name) for item in items)
