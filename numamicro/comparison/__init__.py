@@ -186,7 +186,8 @@ def _remarks(
     if options.unit == "file":
         remarks.append("runs within one boot are compared: what another boot brings is unknown")
     if options.share != 0.5:
-        remarks += [f"{side.name}: {tail_words(side, options.share)}" for side in (base, new)]
+        sides = [(side.name, tail_words(side)) for side in (base, new)]
+        remarks += [f"{name}: {words}" for name, words in sides if words]
     if design_of(len(base.boots), len(new.boots)) is not Design.SINGLE and not in_turns(base, new):
         remarks.append(
             "the sides were not taken in turns: a drift over time would look like the change"

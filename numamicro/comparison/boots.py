@@ -19,7 +19,7 @@ from numamicro.comparison.places import renumbered, same_gpus
 from numamicro.errors import NumamicroError
 from numamicro.file import no_collector, read_matrix
 from numamicro.matrix import State
-from numamicro.stats import fewest_for, median, quantile
+from numamicro.stats import fewest_for, median, tail
 from numamicro.units import MIB
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numamicro.case import Case
     from numamicro.matrix import CostMatrix, Header, Measurement
+    from numamicro.stats import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,15 @@ class Value:
     ----------
     figures : tuple of float
         One a process, in the base unit; none where the cell has no figure.
-    samples : int
-        Timed samples behind them.
+    tail : Tail or None
+        Where a tail is compared: on how many samples it rests.
     why : str or None
         Why there is no figure.
     """
 
     unit: str
     figures: tuple[float, ...] = ()
-    samples: int = 0
+    tail: Tail | None = None
     why: str | None = None
 
     @property
@@ -57,7 +58,7 @@ class Value:
         """Give what two files of one boot brought together."""
         figures = self.figures + other.figures
         why = None if figures else self.why or other.why
-        return Value(self.unit, figures, self.samples + other.samples, why)
+        return Value(self.unit, figures, self.tail or other.tail, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,14 @@ def read_side(
     return Side(name, tuple(boots if unit == "file" else _by_boot(boots)))
 
 
-def tail_words(side: Side, share: float) -> str:
-    """Say on how many samples a tail rests, and whether so many give it an interval of its own."""
-    fewest = min(
-        (value.samples for boot in side.boots for value in boot.values.values() if value.figures),
-        default=0,
-    )
-    needed = fewest_for(share)
-    lacking = f", no interval of its own (that takes {needed})" if fewest < needed else ""
-    return f"p{100 * share:g} of n={fewest} or more samples a boot{lacking}"
+def tail_words(side: Side) -> str | None:
+    """Say on how few samples a tail rests, and how many would give it an interval of its own."""
+    tails = [value.tail for boot in side.boots for value in boot.values.values() if value.tail]
+    if not tails:
+        return None
+    least = min(tails, key=lambda tail: tail.n)
+    needed = f" (that takes {fewest_for(least.share)})" if least.low is None else ""
+    return f"{least}{needed}, in the cell with the fewest samples of a run"
 
 
 def _read_all(paths: Sequence[Path], read: Callable[[Path], Boot]) -> list[Boot]:
@@ -199,12 +199,10 @@ def value_of(cell: Measurement, share: float = 0.5) -> Value:
     groups = cell.groups()
     if not groups:
         return Value(cell.unit, why="no warm samples")
-    pooled = [value for group in groups for value in group]
     if share == 0.5:
-        figures = tuple(median(group) for group in groups)
-    else:
-        figures = (quantile(pooled, share),)
-    return Value(cell.unit, figures, len(pooled))
+        return Value(cell.unit, tuple(median(group) for group in groups))
+    found = tail([value for group in groups for value in group], share)
+    return Value(cell.unit, (found.value,), found)
 
 
 def _by_boot(files: Iterable[Boot]) -> list[Boot]:

@@ -368,7 +368,7 @@ def test_a_tail_says_on_how_little_it_rests(
     side(tmp_path / "b", 4, TRUTH, 2)
     status, out, _ = run(capsys, tmp_path / "a", tmp_path / "b", "--at", "p99")
     assert status == 0
-    assert "p99 of n=15 or more samples a boot, no interval of its own (that takes 368)" in out
+    assert "base: p99 of n=15, no interval (that takes 368)" in out
 
 
 def test_a_token_is_compared_on_both_sides(
