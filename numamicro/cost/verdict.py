@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from numamicro.cost.predict import TokenCost
     from numamicro.cost.terms import Term
 
+_PLURAL = ("the cores of", "the links")
 _FIXED = ("the cores' arithmetic", "the attention", "waiting", "the GPU's")
 """How domains begin that no placement of memory changes."""
 
@@ -29,21 +30,22 @@ def sentence(cost: TokenCost, nodes: int) -> str:
     parts = domains(cost.decode)
     whole = cost.decode.seconds
     name, longest = next(iter(parts.items()))
+    binding = f"{name} {'bind' if name.startswith(_PLURAL) else 'binds'}"
     fixed = sum(seconds for domain, seconds in parts.items() if domain.startswith(_FIXED))
     moved = 1 - fixed / whole
     if cost.placement.stages and moved < _NOTHING:
         return (
-            f"NUMA placement does not matter here: {name} binds ({longest / whole:.0%} of a token), "
+            f"NUMA placement does not matter here: {binding} ({longest / whole:.0%} of a token), "
             f"and nothing that a node decides takes more than {_NOTHING:.0%}."
         )
     if moved < _NOTHING:
         return (
-            f"NUMA placement hardly matters here: {name} binds ({longest / whole:.0%} of a token); "
+            f"NUMA placement hardly matters here: {binding} ({longest / whole:.0%} of a token); "
             "another placement moves less than 3 % of it."
         )
     stays = [domain for domain in parts if domain.startswith(_FIXED)]
     rest = f"; {fixed / whole:.0%} stays wherever they lie ({stays[0]})" if fixed else ""
-    start = f"{name[0].upper()}{name[1:]} binds ({longest / whole:.0%} of a token)"
+    start = f"{binding[0].upper()}{binding[1:]} ({longest / whole:.0%} of a token)"
     if not cost.placement.stages and nodes == 1:
         return f"{start}; there is one node with memory, so that only threads can be placed."
     what = "weights and cache" if cost.placement.uses_cpu else "GPUs"

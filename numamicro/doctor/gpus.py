@@ -122,9 +122,7 @@ def narrow(_: Setting, machine: Machine) -> Iterator[Finding]:
 def strangers(_: Setting, machine: Machine) -> Iterator[Finding]:
     """The driver claims no peer access between whole GPUs."""
     cut = {gpu.id for gpu in machine.gpus if gpu.mig}
-    pairs = [
-        pair for pair in machine.gpu_pairs if pair.claimed is False and not cut & {*pair.gpus}
-    ]
+    pairs = [pair for pair in machine.gpu_pairs if pair.claimed is False and not cut & {*pair.gpus}]
     if pairs:
         first = " and ".join(f"gpu{index}" for index in pairs[0].gpus)
         more = f", and {len(pairs) - 1} pairs more" if len(pairs) > 1 else ""

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numamicro.compare import Options, compare_sides
-from numamicro.compare.boots import Boot, Side, value_of
+from numamicro.comparison import Options, compare_sides
+from numamicro.comparison.boots import Boot, Side, value_of
 from numamicro.report.compare import comparison_to_json, render_comparison
 from tests import examples
 
