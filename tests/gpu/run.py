@@ -13,12 +13,11 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from numamicro.measure import Runner
-
 from numamicro.file import measurement_to_json
 from numamicro.journal import Journal
 from numamicro.plan import make_plan
 from numamicro.probes import PROBES
+from numamicro.runner import Runner
 from numamicro.topology import discover, discovery
 from numamicro.topology.gpu_facts import ask_gpus
 from numamicro.wishes import Level, Wishes

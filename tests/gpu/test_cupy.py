@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from numamicro.measure import Runner
 
 from numamicro.case import node
 from numamicro.journal import Journal
@@ -17,6 +16,7 @@ from numamicro.matrix import MATRIX_MESSAGES, Run, Sample, State
 from numamicro.plan import make_plan
 from numamicro.probes import PROBES
 from numamicro.probes import cupy as probes
+from numamicro.runner import Runner
 from numamicro.topology import GpuDriver
 from numamicro.units import KIB
 from numamicro.wishes import DEFAULT, QUICK, Wishes

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from numamicro.measure import Runner
 
-from numamicro import measure
+from numamicro import runner
 from numamicro.case import Place, gpus_of
 from numamicro.errors import GpuError, NumamicroError
 from numamicro.exit import Exit, status_of
@@ -21,6 +20,7 @@ from numamicro.matrix import MATRIX_MESSAGES, CostMatrix, Run, State, in_matrix
 from numamicro.plan import Plan, Priority, make_plan
 from numamicro.probes import PROBES
 from numamicro.probes.gpu import GpuProbe
+from numamicro.runner import Runner
 from numamicro.topology import Note
 from numamicro.units import MIB
 from numamicro.wishes import DEFAULT, LEVELS, QUICK, THOROUGH, Level, Wishes
@@ -249,7 +249,7 @@ class StuckWorker:
 def test_no_other_worker_is_sent_to_a_gpu_whose_driver_is_stuck(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measure, "Worker", StuckWorker)
+    monkeypatch.setattr(runner, "Worker", StuckWorker)
     machine = with_gpus(example_machine((0, 1)), 2)
     wishes = Wishes(level=QUICK, only=("host-copy/h2d",), memory=MIB)
     journal = Journal()
