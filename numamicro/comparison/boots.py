@@ -276,10 +276,10 @@ def aligned(side: Side, base: Side) -> Side:
 
     Numbers follow the bus, and a setting or another card renumbers it.
     """
-    known = getattr(base.first.machine, "gpus", ())
+    known = base.first.machine.gpus
     boots = []
     for boot in side.boots:
-        numbers = same_gpus(known, getattr(boot.header.machine, "gpus", ()))
+        numbers = same_gpus(known, boot.header.machine.gpus)
         if any(old != new for old, new in numbers.items()) or len(numbers) < len(known):
             values = {_renamed(case, numbers): value for case, value in boot.values.items()}
             boot = replace(boot, values=values)
