@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class CpuSide:
     """The CPUs of a placement and what they take.
 
-    ``T = max(T_stream, W / K) + T_cache + n * t_barrier`` with ``T_stream`` the longest of each
+    ``T = max(T_stream, W / K) + T_cache + n * (t_barrier + t_dispatch)`` with ``T_stream`` the longest of each
     memory's, each link's and each node's cores' part.
     """
 
@@ -235,7 +235,11 @@ class CpuSide:
     def _waiting(self, asked: Demand) -> Term:
         meetings = self.engine.meetings(asked.layers, asked.dense, asked.sparse, asked.summed)
         barrier = self.rates.barrier(self.placement.nodes, self.placement.team)
-        return repeated("barriers", meetings, barrier, "waiting of threads for each other")
+        waits = repeated("barriers", meetings, barrier, "waiting of threads for each other")
+        seconds = self.engine.dispatch_seconds
+        dispatch = Figure(seconds, seconds, seconds, f"dispatch of {self.engine.name}", "engine")
+        turns = repeated("dispatch", meetings, dispatch, "waiting for the next operation")
+        return sum_of("operations", (waits, turns) if seconds else (waits,))
 
     def _scores(self, asked: Demand, tokens: int) -> Term:
         return at_rate(

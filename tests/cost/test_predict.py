@@ -223,6 +223,14 @@ def test_a_prompt_is_products_and_the_square_of_its_tokens() -> None:
     assert cost.first_token.seconds > cost.prefill.seconds
 
 
+def test_each_operation_of_an_engine_is_dispatched() -> None:
+    quick, slow = predictor(rig()), predictor(rig())
+    slow.engine = replace(PLAIN, dispatch_seconds=3e-6)
+    placement = Placement(threads=((0, 8),), memory=(0,))
+    more = slow.decode(placement).seconds - quick.decode(placement).seconds
+    assert more == pytest.approx(PLAIN.meetings(2, 2, 0, 0) * 3e-6)
+
+
 def test_llama_takes_each_token_of_a_prompt_through_its_experts_by_itself() -> None:
     sparse = small_model(**SPARSE)
     placement = Placement(threads=((0, 8),), memory=(0,))
