@@ -64,8 +64,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """Give the middle value."""
-    return quantile(values, 0.5)
+    """Give the middle value, or the mean of the two in the middle."""
+    ordered = sorted(values)
+    below = (len(ordered) - 1) // 2
+    return ordered[below] + (ordered[-1 - below] - ordered[below]) / 2
 
 
 def _chance(n: int, k: int) -> float:
