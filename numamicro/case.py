@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from numamicro.errors import NumamicroError
@@ -126,6 +126,19 @@ class Case:
     operation: str
     route: Route
     params: tuple[tuple[str, Param], ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A case is looked up far more often than made.
+        parts = (self.probe, self.operation, self.route, self.params)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Case], tuple[object, ...]]:
+        # Made anew where it is read: another process hashes texts otherwise.
+        return Case, (self.probe, self.operation, self.route, self.params)
 
     @classmethod
     def of(cls, probe: str, operation: str, route: Route, /, **params: Param) -> Case:

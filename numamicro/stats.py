@@ -436,4 +436,4 @@ def _mean(values: Sequence[float]) -> float:
 
 def _variance(values: Sequence[float]) -> float:
     mean = _mean(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return sum([(value - mean) ** 2 for value in values]) / (len(values) - 1)

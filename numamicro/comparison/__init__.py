@@ -18,6 +18,7 @@ from numamicro.comparison.expect import Expectation, Outcome, outcomes
 from numamicro.comparison.pairing import pair
 from numamicro.comparison.verdict import Design, Judged, Verdict, design_of, judge
 from numamicro.errors import NumamicroError
+from numamicro.file import no_collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,8 +109,9 @@ def compare(base: Sequence[Path], new: Sequence[Path], options: Options) -> Comp
     NumamicroError
         A file is no result file, a side mixes machines, or boots do not suit the unit.
     """
-    one, other = (_read(name, paths, options) for name, paths in (("base", base), ("new", new)))
-    return compare_sides(one, other, options)
+    with no_collector():
+        one, other = (_read(name, paths, options) for name, paths in (("base", base), ("new", new)))
+        return compare_sides(one, other, options)
 
 
 def _read(name: str, paths: Sequence[Path], options: Options) -> Side:

@@ -13,11 +13,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numamicro.comparison.places import renumbered, same_gpus
 from numamicro.errors import NumamicroError
-from numamicro.file import no_collector, read_matrix
+from numamicro.file import read_matrix
 from numamicro.matrix import State
 from numamicro.stats import fewest_for, median, tail
 from numamicro.units import MIB
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from numamicro.stats import Tail
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What one boot brought for one case.
+class Value(NamedTuple):
+    """What one boot brought for one case. A tuple, for processes hand over many.
 
     Parameters
     ----------
@@ -161,9 +160,9 @@ def _read_all(paths: Sequence[Path], read: Callable[[Path], Boot]) -> list[Boot]
         from concurrent.futures import ProcessPoolExecutor
 
         with ProcessPoolExecutor(workers, initializer=_set_up_reader) as pool:
-            return list(pool.map(read, paths))
-    with no_collector():
-        return [read(path) for path in paths]
+            # One piece a process: what files have in common is handed over once.
+            return list(pool.map(read, paths, chunksize=-(-len(paths) // workers)))
+    return [read(path) for path in paths]
 
 
 def _set_up_reader() -> None:
