@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from numamicro.case import Case
 from numamicro.matrix import Sample, State
 from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample, touch_seconds, windowed
-from numamicro.probes.products import DotStream, alone_and_all, home_routes, is_too_quick
+from numamicro.probes.products import engine_pages, home_routes, is_too_quick, teams
 from numamicro.units import MIB
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class Attention(Probe):
     late: ClassVar[bool] = True
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
-        """Give one thread, and one on every core."""
+        """Give one thread on every core; one alone, too, if thorough."""
         if not wishes.wants(self.name, "decode") or is_too_quick(wishes):
             return
         for route in home_routes(machine, wishes):
-            for threads in alone_and_all(route, machine, wishes):
+            for threads in teams(route, machine, wishes, shared=True):
                 size = LAYERS * LAYER_BYTES * threads
-                for pages in DotStream.pages:
+                for pages in engine_pages(wishes):
                     yield Case.of(
                         self.name,
                         "decode",

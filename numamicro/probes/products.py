@@ -25,6 +25,8 @@ from numamicro.probes.probe import (
     unfit,
     windowed,
 )
+from numamicro.setting import KEYS
+from numamicro.topology.sysfs import Tree
 from numamicro.units import KIB
 from numamicro.wishes import QUICK, THOROUGH
 
@@ -55,10 +57,24 @@ def is_too_quick(wishes: Wishes) -> bool:
     return wishes.level is QUICK and not wishes.only
 
 
-def alone_and_all(route: Route, machine: Machine, wishes: Wishes) -> list[int]:
-    """Give one thread, and one on every core; both where `wishes` let them."""
+def teams(route: Route, machine: Machine, wishes: Wishes, *, shared: bool) -> list[int]:
+    """Give one thread, or one on every core where they share what is measured; both if thorough.
+
+    A core's own caches and units do for each thread what they do for one.
+    """
     counts = thread_counts(route.source, machine, wishes)
-    return sorted({*counts[:1], machine.cores(route.source)} & set(counts))
+    both = sorted({*counts[:1], machine.cores(route.source)} & set(counts))
+    if wishes.level is THOROUGH or wishes.threads:
+        return both
+    return both[-1:] if shared else both[:1]
+
+
+def engine_pages(wishes: Wishes) -> tuple[str, ...]:
+    """Give the pages that an engine gets, which asks for no huge ones; both kinds if thorough."""
+    if wishes.level is THOROUGH:
+        return ("auto", "small")
+    for_all = KEYS["thp.enabled"].read(Tree("/")) == "always"
+    return ("auto",) if for_all else ("small",)
 
 
 class Dot(Probe):
@@ -69,15 +85,15 @@ class Dot(Probe):
     late: ClassVar[bool] = True
     operation: ClassVar[str] = "vector"
     many: ClassVar[bool] = False
-    pages: ClassVar[tuple[str, ...]] = ("auto",)
+    shared: ClassVar[bool] = False
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
-        """Give each format with one thread, and with one on every core."""
+        """Give each format with a team that tells of the others."""
         if not wishes.wants(self.name, self.operation) or is_too_quick(wishes):
             return
         for route in home_routes(machine, wishes):
-            counts = alone_and_all(route, machine, wishes)
-            for threads, pages, name in product(counts, self.pages, FORMATS):
+            counts = teams(route, machine, wishes, shared=self.shared)
+            for threads, pages, name in product(counts, self._pages(wishes), FORMATS):
                 yield Case.of(
                     self.name,
                     self.operation,
@@ -90,6 +106,9 @@ class Dot(Probe):
 
     def _bytes(self, threads: int, route: Route, machine: Machine, wishes: Wishes) -> int:
         return CACHED_BYTES * threads
+
+    def _pages(self, wishes: Wishes) -> tuple[str, ...]:
+        return ("auto",)
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate: set-up is small, a sample is one window."""
@@ -136,15 +155,18 @@ class Gemm(Dot):
 class DotStream(Dot):
     """Bytes a second of weights in the node's own memory that go through dot products.
 
-    With huge pages, and with the small ones that an engine gets where the kernel gives huge pages to
-    those alone who ask.
+    In the pages that an engine gets: small ones where the kernel gives huge pages to those alone who
+    ask.
     """
 
     name: ClassVar[str] = "dot-stream"
-    pages: ClassVar[tuple[str, ...]] = ("auto", "small")
+    shared: ClassVar[bool] = True
 
     def _bytes(self, threads: int, route: Route, machine: Machine, wishes: Wishes) -> int:
         return buffer_bytes(route, machine, wishes, USUAL_BYTES)
+
+    def _pages(self, wishes: Wishes) -> tuple[str, ...]:
+        return engine_pages(wishes)
 
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Say when the buffer cannot be had beyond the caches."""
