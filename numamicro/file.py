@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import marshal
 import math
-from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from numamicro.bulk import no_collector, read_at_most, remembered
 from numamicro.case import Case, Place, Route, parse_place
 from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
@@ -28,19 +26,14 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From a version to the function that turns its document into the next version's."""
 
 Json = dict[str, Any]
-T = TypeVar("T")
 
 _MOST = 2**63
 _LEAST_SECONDS = 1e-15
 """Shorter than any clock's step: a rate over less would pass what a float holds."""
 _MOST_BYTES = 1 << 30
-_PIECE_BYTES = 1 << 20
-"""Far more than any machine's result, and less than would fill a memory."""
 _PLAIN = (str, bool, type(None))
 _SIZELESS = frozenset({dict, list, *_PLAIN})
 """Types of which no value is too large."""
-_MOST_KEPT = 1 << 14
-"""Distinct cases, and placements, that are kept: more than any machine has cells."""
 _STATES = {state.value: state for state in State}
 _NAMES: dict[type, str] = {
     dict: "an object",
@@ -161,28 +154,25 @@ def read_matrix(path: Path) -> CostMatrix:
         It cannot be read, is cut short, is newer than this program, or lacks a key.
     """
     with no_collector():
-        return matrix_from_json(_parsed(_text_of(path), path), str(path))
+        header, cells = read_cells(path)
+        return CostMatrix(header, tuple(cells))
 
 
-@contextmanager
-def no_collector() -> Iterator[None]:
-    """Keep the cycle collector still: it would walk all of a growing result again and again.
+def read_cells(path: Path) -> tuple[Header, Iterator[Measurement]]:
+    """Read a result file whose cells are wanted one after the other, and not kept.
 
-    What is read has no cycles, and goes when nobody holds it.
+    Raises
+    ------
+    NumamicroError
+        As of :func:`read_matrix`; where a cell is at fault, once that cell's turn has come.
     """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    return _decoded(_parsed(_text_of(path), path), str(path))
 
 
 def _text_of(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = _read_at_most(file, _MOST_BYTES + 1)
+            data = read_at_most(file, _MOST_BYTES + 1)
         if len(data) <= _MOST_BYTES:
             return data.decode()
     except OSError as error:
@@ -190,14 +180,6 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise NumamicroError(f"{path} is no result file: it is not text") from error
     raise NumamicroError(f"{path} is no result file: it is larger than {bytes_text(_MOST_BYTES)}")
-
-
-def _read_at_most(file: BinaryIO, most: int) -> bytearray:
-    """Read in pieces: one read would set memory aside for all that it may bring."""
-    data = bytearray()
-    while piece := file.read(min(_PIECE_BYTES, most - len(data))):
-        data += piece
-    return data
 
 
 def _parsed(text: str, path: Path) -> object:
@@ -251,13 +233,14 @@ def matrix_from_json(document: object, where: str) -> CostMatrix:
     NumamicroError
         The document is newer than this program, lacks a key, or a key holds the wrong kind.
     """
+    header, cells = _decoded(document, where)
+    return CostMatrix(header, tuple(cells))
+
+
+def _decoded(document: object, where: str) -> tuple[Header, Iterator[Measurement]]:
     top = _upgraded(_as(document, dict, where), where)
     cells = _take(top, "measurements", list, where)
-    machine_document = _take(top, "machine", dict, where)
-    try:
-        machine = Machine.from_json(machine_document)
-    except NumamicroError as error:
-        raise NumamicroError(f"{where}: {error}") from error
+    machine = _machine_from_json(_take(top, "machine", dict, where), where)
     header = Header(
         tool=_take(top, "tool", str, where),
         created=_take(top, "created", str, where),
@@ -270,13 +253,18 @@ def matrix_from_json(document: object, where: str) -> CostMatrix:
         setting=_plain(top, "setting", where),
         machine=machine,
     )
-    return CostMatrix(
-        header,
-        tuple(
-            measurement_from_json(cell, f"{where}: measurements[{index}]")
-            for index, cell in enumerate(cells)
-        ),
+    return header, (
+        measurement_from_json(cell, f"{where}: measurements[{index}]")
+        for index, cell in enumerate(cells)
     )
+
+
+@remembered
+def _machine_from_json(document: Json, where: str) -> Machine:
+    try:
+        return Machine.from_json(document)
+    except NumamicroError as error:
+        raise NumamicroError(f"{where}: {error}") from error
 
 
 def _upgraded(document: Json, where: str) -> Json:
@@ -308,7 +296,7 @@ def measurement_from_json(document: object, where: str) -> Measurement:
         case=case_from_json(cell, where),
         unit=_take(cell, "unit", str, where),
         state=state,
-        reason=_reason_from_json(cell.get("reason"), f"{where}.reason"),
+        reason=_reason(cell, where),
         runs=runs,
         origin=_maybe(cell, "origin", str, where),
     )
@@ -323,30 +311,7 @@ def case_from_json(document: object, where: str) -> Case:
 _IDENTITY = ("probe", "operation", "route", "params")
 
 
-def _remembered(decode: Callable[[Json, str], T]) -> Callable[[Json, str], T]:
-    """Decode like content once: thousands of cells of many files hold the same.
-
-    As marshalled, unlike as hashed, 1 is neither 1.0 nor true.
-    """
-
-    @lru_cache(maxsize=_MOST_KEPT)
-    def known(content: bytes) -> T:
-        return decode(marshal.loads(content), "")
-
-    def decoded(document: Json, where: str) -> T:
-        try:
-            return known(marshal.dumps(document, _NO_REFERENCES))
-        except (NumamicroError, ValueError):
-            return decode(document, where)  # Once more, to say where the fault is.
-
-    return decoded
-
-
-_NO_REFERENCES = 2
-"""Version of marshal that writes like values alike, whether or not they are one object."""
-
-
-@_remembered
+@remembered
 def _case_from_json(cell: Json, where: str) -> Case:
     route = _take(cell, "route", dict, where)
     params = _take(cell, "params", dict, where)
@@ -389,17 +354,13 @@ def run_from_json(document: object, where: str) -> Run:
         process=_take(run, "process", int, where),
         temperature=_take(run, "temperature", str, where),
         state=_state(run, where),
-        reason=_reason_from_json(run.get("reason"), f"{where}.reason"),
+        reason=_reason(run, where),
         samples=_samples_from_json(_take(run, "samples", list, where), where),
         placement=None
         if placement is None
         else _placement_from_json(placement, f"{where}.placement"),
         outcome=_plain(run, "outcome", where),
-        warnings=tuple(
-            reason
-            for index, warning in enumerate(_take(run, "warnings", list, where))
-            if (reason := _reason_from_json(warning, f"{where}.warnings[{index}]"))
-        ),
+        warnings=_warnings(_take(run, "warnings", list, where), where),
     )
 
 
@@ -438,7 +399,7 @@ _new_sample = partial(tuple.__new__, Sample)
 """As `Sample._make`, in a third of its time."""
 
 
-@_remembered
+@remembered
 def _placement_from_json(placement: Json, where: str) -> Placement:
     pages = _take(placement, "pages", dict, where)
     try:
@@ -468,11 +429,24 @@ def _share(placement: Json, key: str, where: str) -> float | None:
     return None if share is None else float(share)
 
 
-def _reason_from_json(document: object, where: str) -> Note | None:
-    if document is None:
-        return None
-    reason = _as(document, dict, where)
-    return Note(_take(reason, "code", str, where), _take(reason, "text", str, where))
+def _reason(document: Json, where: str) -> Note | None:
+    reason = document.get("reason")
+    return None if reason is None else _note(reason, f"{where}.reason")
+
+
+def _warnings(warnings: list[Any], where: str) -> tuple[Note, ...]:
+    if not warnings:
+        return ()
+    return tuple(
+        _note(warning, f"{where}.warnings[{index}]")
+        for index, warning in enumerate(warnings)
+        if warning is not None
+    )
+
+
+def _note(document: object, where: str) -> Note:
+    note = _as(document, dict, where)
+    return Note(_take(note, "code", str, where), _take(note, "text", str, where))
 
 
 def _state(document: Json, where: str) -> State:
@@ -484,12 +458,12 @@ def _state(document: Json, where: str) -> State:
 
 
 def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
-    if key not in document:
-        raise NumamicroError(f"{where}: key '{key}' is missing")
-    value = document[key]
+    value = document.get(key)
     # Nearly every value is what it should be, and a sentence on where it stands takes longer.
     if type(value) is kind and (kind in _SIZELESS or _is_number(value)):
         return value
+    if key not in document:
+        raise NumamicroError(f"{where}: key '{key}' is missing")
     return _as(value, kind, f"{where}: key '{key}'")
 
 

@@ -19,6 +19,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A layer is one module or one folder. It may import itself and what stands before it.
 LAYERS = (
     "errors",
+    "bulk",
     "_cpu",
     "_gpu",
     "_gpu_data",

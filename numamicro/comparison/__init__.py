@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numamicro.bulk import no_collector
 from numamicro.comparison.boots import Side, differ, read_side, shared_boots, tail_words
 from numamicro.comparison.changes import Asked, parse_changed
 from numamicro.comparison.differences import (
@@ -18,7 +19,6 @@ from numamicro.comparison.expect import Expectation, Outcome, outcomes
 from numamicro.comparison.pairing import pair
 from numamicro.comparison.verdict import Design, Judged, Verdict, design_of, judge
 from numamicro.errors import NumamicroError
-from numamicro.file import no_collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

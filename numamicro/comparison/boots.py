@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numamicro.comparison.places import renumbered, same_gpus
 from numamicro.errors import NumamicroError
-from numamicro.file import read_matrix
-from numamicro.matrix import State
+from numamicro.file import read_cells
+from numamicro.matrix import CostMatrix, State
 from numamicro.stats import fewest_for, median, tail
 from numamicro.units import MIB
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numamicro.case import Case
-    from numamicro.matrix import CostMatrix, Header, Measurement
+    from numamicro.matrix import Header, Measurement
     from numamicro.stats import Tail
 
 
@@ -181,9 +181,15 @@ def _size(path: Path) -> int:
 
 
 def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
-    matrix = read_matrix(path)
-    values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
-    return Boot((str(path),), matrix.header, values, token(matrix) if token else None)
+    header, cells = read_cells(path)
+    if token is None:
+        return Boot((str(path),), header, _values(cells, share))
+    matrix = CostMatrix(header, tuple(cells))
+    return Boot((str(path),), header, _values(matrix.measurements, share), token(matrix))
+
+
+def _values(cells: Iterable[Measurement], share: float) -> dict[Case, Value]:
+    return {cell.case: value_of(cell, share) for cell in cells}
 
 
 def value_of(cell: Measurement, share: float = 0.5) -> Value:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 def encode(value: object) -> Json:
     """Give `value` as dict, list, str, number, bool or None; the keys keep the fields' order."""
     if is_dataclass(value):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if f.init}
     if isinstance(value, tuple):
         return [encode(item) for item in value]
     if isinstance(value, dict):
@@ -68,7 +68,7 @@ def _dataclass(kind: type[Any], value: Json, where: str) -> Any:
         **{
             f.name: _decode(hints[f.name], given[f.name], f"{where}.{f.name}")
             for f in fields(kind)
-            if f.name in given or _required(f, where)
+            if f.init and (f.name in given or _required(f, where))
         }
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from numamicro.case import Place, PlaceSet
+from numamicro.case import AnyPlace, Place, PlaceSet
 from numamicro.errors import NumamicroError
 from numamicro.finding import Finding  # noqa: TC001  (the codec asks for the type at run time)
 from numamicro.topology.codec import decode, encode
@@ -15,8 +15,6 @@ from numamicro.topology.gpu import Gpu, GpuDriver, GpuPair  # noqa: TC001  the c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from numamicro.case import AnyPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +225,9 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     gpu_pairs: tuple[GpuPair, ...] = ()
     gpu_driver: GpuDriver | None = None
+    _teams: dict[AnyPlace, tuple[tuple[int, ...], int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def gpu(self, id: int | str) -> Gpu:
         """Give the GPU with this ordinal.
@@ -291,15 +292,11 @@ class Machine:
         NumamicroError
             The machine has no such place, or a place of that kind holds no CPUs.
         """
-        ranks: dict[int, list[Cpu]] = defaultdict(list)
-        for siblings in _by_core(self._cpus_of(place)).values():
-            for rank, cpu in enumerate(siblings):
-                ranks[rank].append(cpu)
-        return tuple(cpu.id for rank in sorted(ranks) for cpu in _spread(ranks[rank]))
+        return self._team(place)[0]
 
     def cores(self, place: AnyPlace) -> int:
         """Count the physical cores with a usable CPU in `place`; raises as :meth:`usable_cpus`."""
-        return len(_by_core(self._cpus_of(place)))
+        return self._team(place)[1]
 
     def llc_bytes(self, cpus: Iterable[int]) -> int:
         """Give the bytes of all last-level caches that `cpus` reach; 0 when one is unknown."""
@@ -394,6 +391,18 @@ class Machine:
             A key is missing or holds another type.
         """
         return decode(cls, data, "machine")
+
+    def _team(self, place: AnyPlace) -> tuple[tuple[int, ...], int]:
+        """Give the usable CPUs of a place and the number of their cores; plans ask for them often."""
+        if place not in self._teams:
+            cores = _by_core(self._cpus_of(place))
+            ranks: dict[int, list[Cpu]] = defaultdict(list)
+            for siblings in cores.values():
+                for rank, cpu in enumerate(siblings):
+                    ranks[rank].append(cpu)
+            ordered = tuple(cpu.id for rank in sorted(ranks) for cpu in _spread(ranks[rank]))
+            self._teams[place] = ordered, len(cores)
+        return self._teams[place]
 
     def _cpus_of(self, place: AnyPlace) -> list[Cpu]:
         """Give the usable CPUs of a place in ascending order."""
