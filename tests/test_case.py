@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,3 +147,18 @@ def test_parameters_are_looked_up_by_name() -> None:
         case["variant"]
     with pytest.raises(NumamicroError, match="'pages' is 'huge', not a whole number"):
         case.number("pages")
+
+
+def test_a_case_is_found_after_it_came_from_another_process() -> None:
+    case = Case.of("bandwidth", "read", Route(node(0), node(1)), threads=2)
+    code = (
+        "import pickle, sys; sys.stdout.buffer.write(pickle.dumps(pickle.load(sys.stdin.buffer)))"
+    )
+    sent = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(case),
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        check=True,
+    ).stdout
+    assert pickle.loads(sent) in {case}

@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -491,6 +491,17 @@ def test_a_key_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
         if isinstance(value, dict) and not inside & set(place):
             path.write_text(json.dumps(put(DOCUMENT, (*place, "new"), {"any": "thing"})))
             assert read_matrix(path) == full_matrix()
+
+
+def test_what_is_equal_and_not_alike_is_told_apart() -> None:
+    cell = DOCUMENT["measurements"][0]
+    for value in (1, 1.0, True, 1):
+        case = file.case_from_json(cell | {"params": {"x": value}}, "cell")
+        assert type(case["x"]) is type(value)
+        placement = cell["runs"][0]["placement"] | {"page_bytes": value}
+        run = cell["runs"][0] | {"placement": placement}
+        with nullcontext() if type(value) is int else pytest.raises(NumamicroError, match=r"^run"):
+            file.run_from_json(run, "run")
 
 
 # ---- versions ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numamicro.case import node
 from numamicro.errors import NumamicroError
 from numamicro.finding import Finding
 from numamicro.topology import (
@@ -22,6 +23,7 @@ from numamicro.topology import (
     NumaNode,
     discover,
 )
+from tests import examples
 from tests.topology.trees import files_of, plant, uniform
 
 if TYPE_CHECKING:
@@ -176,3 +178,10 @@ def test_a_cgroup_bounds_what_is_available(
         "x86_64", None, (), (NumaNode(3, free=free),), (), cgroup=Cgroup(2, memory_left=left)
     )
     assert machine.available(3) == available
+
+
+def test_what_a_machine_remembers_is_no_part_of_it() -> None:
+    asked, other = examples.machine(), examples.machine()
+    asked.usable_cpus(node(0))
+    assert asked == other
+    assert asked.to_json() == other.to_json()
