@@ -137,7 +137,16 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(0, 1),
         columns=(0, 1),
         # The CPUs of a node are gone in the end.
-        checks=("whole", "policies", "together", "pairs", "gpus", "offline"),
+        checks=("whole", "policies", "together", "pairs", "offline"),
+    ),
+    Topology(
+        "gpus",
+        "two nodes of two CPUs, and GPUs that the stand-in driver plays",
+        nodes=(Node(512, cpus=2), Node(512, cpus=2)),
+        distances=((10, 21), (21, 10)),
+        rows=(0, 1),
+        columns=(0, 1),
+        checks=("gpus",),
     ),
     Topology(
         "sparse",
