@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import shlex
 import sys
 import tempfile
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.contests import LOOPS, contests, hold
+from bench.keep import keep, slug
 from bench.peers import compile_native
 from bench.report import Session, spliced, to_block, to_json, to_markdown
 from bench.state import describe
@@ -22,12 +21,11 @@ from numamicro.topology import discover
 from numamicro.units import scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from bench.contests import Contest, Outcome
     from bench.pairs import Turn
 
-RESULTS = Path(__file__).with_name("results")
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -53,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     page = to_markdown(session, outcomes)
     print(page, end="")
     if asked.name or not (asked.dry or asked.contests):
-        name = asked.name or _slug(described)
-        _keep(name, page, to_json(session, outcomes))
+        name = asked.name or slug(f"{described['cpu'] or 'machine'}-{described['cores']}-cores")
+        keep(name, page, to_json(session, outcomes))
         README.write_text(
             spliced(README.read_text("utf-8"), name, to_block(session, outcomes)), "utf-8"
         )
@@ -110,18 +108,6 @@ def _teller(unit: str) -> Callable[[Turn], None]:
         print(f"  {turn.round + 1:3} {turn.contender:24} {value:>8} {shown.label}", file=sys.stderr)
 
     return tell
-
-
-def _slug(described: Mapping[str, object]) -> str:
-    words = f"{described['cpu'] or 'machine'}-{described['cores']}-cores"
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
-
-
-def _keep(name: str, page: str, document: dict[str, object]) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
-    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"kept in bench/{RESULTS.name}/{name}.md and .json", file=sys.stderr)
 
 
 if __name__ == "__main__":

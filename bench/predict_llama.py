@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from bench.keep import keep
 from bench.random_gguf import Shape, write_model
 from bench.state import Used, describe
 from numamicro import __version__
@@ -329,7 +330,6 @@ def _now() -> str:
 
 def _keep(name: str, results: Sequence[Result], machine: Machine, lines: Sequence[str]) -> None:
     """Write every turn, and the page."""
-    folder = Path(__file__).with_name("results")
     document = {
         "tool": f"numamicro {__version__}",
         "created": _now(),
@@ -340,7 +340,6 @@ def _keep(name: str, results: Sequence[Result], machine: Machine, lines: Sequenc
             for result in results
         ],
     }
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     facts = ", ".join(f"{key} {value}" for key, value in describe(machine).items())
     page = [
         "# llama.cpp against its prediction",
@@ -351,7 +350,7 @@ def _keep(name: str, results: Sequence[Result], machine: Machine, lines: Sequenc
         *lines,
         "```",
     ]
-    (folder / f"{name}.md").write_text("\n".join(page) + "\n", encoding="utf-8")
+    keep(name, "\n".join(page) + "\n", document)
 
 
 def _parser() -> argparse.ArgumentParser:

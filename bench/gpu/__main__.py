@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bench.gpu.checks import Check
 from bench.gpu.figures import Figure
 from bench.gpu.page import Outcome, to_json, to_markdown
+from bench.keep import keep, slug
 from bench.state import describe
 from numamicro import __version__
 from numamicro.errors import NumamicroError
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numamicro.matrix import Measurement
-    from numamicro.topology import Machine
 
-RESULTS = Path(__file__).parents[1] / "results"
 PROBES = (
     *("host-copy", "host-latency", "gpu-memory", "launch"),
     *("peer-copy", "peer-latency", "all-reduce"),
@@ -66,7 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     page = to_markdown(outcome)
     print(page, end="")
     if not asked.dry:
-        _keep(asked.name or _slug(machine), page, to_json(outcome))
+        keep(
+            asked.name or slug(f"gpu-{len(machine.gpus)}-{machine.gpus[0].name}"),
+            page,
+            to_json(outcome),
+        )
     return 1 if outcome.failures else 0
 
 
@@ -119,18 +122,6 @@ def _run(module: str, seconds: float, *arguments: str) -> tuple[list[dict[str, A
 
 def _lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if re.fullmatch(r"\{.*\}", line)]
-
-
-def _slug(machine: Machine) -> str:
-    words = f"gpu-{len(machine.gpus)}-{machine.gpus[0].name}"
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
-
-
-def _keep(name: str, page: str, document: dict[str, Any]) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
-    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"kept in bench/{RESULTS.name}/{name}.md and .json", file=sys.stderr)
 
 
 if __name__ == "__main__":

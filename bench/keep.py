@@ -1,0 +1,27 @@
+"""Where results of a bench are kept: a page to read and the document behind it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def slug(words: str) -> str:
+    """Give words as the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def keep(name: str, page: str, document: Mapping[str, Any]) -> None:
+    """Write both, and say where."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"kept in bench/{RESULTS.name}/{name}.md and .json", file=sys.stderr)
