@@ -346,13 +346,16 @@ class Rates:
                 found.append(self.all_reduce(group, size, index))
             except Lacking as error:
                 lacking = error
-        if not found:
-            raise lacking or Lacking("the file has no node with memory")
+        if lacking and not found:
+            raise lacking
         return min(found, key=lambda figure: figure.value)
 
     def memory_nodes(self) -> tuple[int, ...]:
-        """Give the nodes whose memory can be used."""
-        return tuple(target.id for target in self.machine.targets)
+        """Give the nodes whose memory can be used, at least one."""
+        found = tuple(target.id for target in self.machine.targets)
+        if not found:
+            raise Lacking("the file tells of no node with memory")
+        return found
 
     def _pair(self, one: int, other: int, size: float, via: int | None) -> Figure:
         return self.all_reduce((min(one, other), max(one, other)), size, via)

@@ -57,8 +57,9 @@ def gpu_node(matrix: CostMatrix, format: str) -> GpuNode:
     if not gpus:
         raise NumamicroError(f"--to {format} needs GPUs, and the file tells of none")
     each, pairs = [(index,) for index in gpus], list(permutations(gpus, 2))
+    nodes = [target.id for target in matrix.header.machine.targets]
     nearest = [
-        max(_known(rates.to_gpu, product(rates.memory_nodes(), [index])), default=None)
+        max(_known(rates.to_gpu, product(nodes, [index])), default=None)
         for index in gpus
     ]
     memory = [rates.gpu_memory(index) for index in gpus]
