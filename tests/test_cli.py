@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 MACHINE = discover()
 SMALLEST = max(cache_floor(route, MACHINE) for route in node_routes(MACHINE, Wishes()))
 QUICK = ("matrix", "--quick", "--memory", str(SMALLEST))
-SHORT = (*QUICK, "--only", "bandwidth", "--threads", "1")
+SEVERAL = (*QUICK, "--only", "bandwidth", "--threads", "1")
+SHORT = (*QUICK, "--only", "bandwidth/read", "--threads", "1")
 
 
 def numamicro(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -88,7 +89,7 @@ def test_list_measures_nothing(tmp_path: Path) -> None:
 def test_one_allowed_cpu_is_all_that_is_used() -> None:
     last = max(os.sched_getaffinity(0))
     result = numamicro(
-        *QUICK, "--only", "bandwidth", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {last})
+        *QUICK, "--only", "bandwidth/read", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {last})
     )
     assert result.returncode == 0
     cells = json.loads(result.stdout)["measurements"]
@@ -153,7 +154,7 @@ def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Give a run that has measured its first case."""
     output = tmp_path / "out.json"
     with subprocess.Popen(
-        [sys.executable, "-m", "numamicro", *QUICK, "-o", str(output), "--label", "first"],
+        [sys.executable, "-m", "numamicro", *SEVERAL, "-o", str(output), "--label", "first"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -185,7 +186,7 @@ def test_a_signal_keeps_what_was_measured_and_resume_goes_on(
     assert State.CANCELLED in states
     kept = [cell for cell in read_matrix(output).measurements if cell.state is State.OK]
 
-    result = numamicro(*QUICK, "-o", str(output), "--resume")
+    result = numamicro(*SEVERAL, "-o", str(output), "--resume")
     assert result.returncode == 0, result.stderr
     resumed = read_matrix(output)
     assert resumed.header.label == "first"
@@ -198,15 +199,15 @@ def test_a_killed_run_can_be_resumed(started: tuple[subprocess.Popen[str], Path]
     child, output = started
     child.kill()
     child.communicate(timeout=30)
-    assert "--resume" in one_sentence(numamicro(*QUICK, "-o", str(output)))
-    other = numamicro(*QUICK, "--seed", "2", "-o", str(output), "--resume")
+    assert "--resume" in one_sentence(numamicro(*SEVERAL, "-o", str(output)))
+    other = numamicro(*SEVERAL, "--seed", "2", "-o", str(output), "--resume")
     assert "another run (seed differs)" in one_sentence(other)
     fewer = numamicro(
-        *QUICK, "-o", str(output), "--resume", preexec_fn=lambda: os.sched_setaffinity(0, {0})
+        *SEVERAL, "-o", str(output), "--resume", preexec_fn=lambda: os.sched_setaffinity(0, {0})
     )
     if len(os.sched_getaffinity(0)) > 1:
         assert "usable_cpus differs" in one_sentence(fewer)
-    assert numamicro(*QUICK, "-o", str(output), "--resume").returncode == 0
+    assert numamicro(*SEVERAL, "-o", str(output), "--resume").returncode == 0
 
 
 def limit_file_size(size: int) -> None:
@@ -351,7 +352,7 @@ def test_a_second_ctrl_c_does_not_lose_what_the_first_kept(
 def test_an_early_ctrl_c_leaves_an_earlier_result_alone(measured: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.json"
     output.write_bytes(measured.read_bytes())
-    command = [sys.executable, "-m", "numamicro", *QUICK, "-q", "-o", str(output)]
+    command = [sys.executable, "-m", "numamicro", *SEVERAL, "-q", "-o", str(output)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=obey_signals
     ) as child:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MACHINE = discover()
 SMALLEST = max(cache_floor(route, MACHINE) for route in node_routes(MACHINE, Wishes()))
 SINGLE = len(MACHINE.nodes) == 1
-MATRIX = ("matrix", "-q", "--quick", "--only", "bandwidth", "--threads", "1", "--memory")
+MATRIX = ("matrix", "-q", "--quick", "--only", "bandwidth/read", "--threads", "1", "--memory")
 MEASURE = (*MATRIX, str(SMALLEST), "--json")
 # For a process that shall not see /sys: the same program, told that nothing is there.
 BLIND = """
