@@ -38,7 +38,7 @@ def test_without_an_emulator_ci_fails(tmp_path: Path) -> None:
 def test_a_topology_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     done = run(tmp_path, "3n", ci="1")
     assert done.returncode == 2
-    assert "there is no topology '3n'; there are 8n, 2n1m" in done.stderr
+    assert "there is no topology '3n'; there are 2n, 8n" in done.stderr
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda each: each.name)

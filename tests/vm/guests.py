@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 INSIDE = "tests/vm/inside"
 # The guest's Python is slow to start: no plug-ins, and no conftest that loads what is not used.
+ALONE = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
 SHORT = (
     "-p",
     "no:cacheprovider",
-    "-p",
-    "no:hypothesispytest",
     "--noconftest",
     "-q",
     "-rs",
@@ -69,7 +68,7 @@ def guests(
 
 
 def _tests(topology: Topology) -> tuple[str, ...]:
-    python = f"cd {ROOT} && TOPOLOGY={topology.name} SHARE={SHARE} exec {sys.executable}"
+    python = f"cd {ROOT} && {ALONE} TOPOLOGY={topology.name} SHARE={SHARE} exec {sys.executable}"
     files = " ".join(f"{INSIDE}/{check}.py" for check in topology.checks)
     return ("/bin/sh", "-c", f"{python} -P -m pytest {' '.join(SHORT)} {files}")
 

@@ -8,28 +8,29 @@ from pathlib import Path
 import pytest
 
 from numamicro.matrix import State
-from tests.vm.inside.scene import ROUTES, SIZE, TOPOLOGY, matrix, route
+from tests.vm.inside.scene import MACHINE, ROUTES, SIZE, TOPOLOGY, matrix, route
 
 
 def fate(fault: str, row: int, column: int) -> State:
     """Say how a cell must end when `fault` is planted: the kernel's truth, and no figure."""
-    online = sorted({*TOPOLOGY.rows, *TOPOLOGY.columns})
+    online = sorted(node.id for node in MACHINE.nodes)
+    given = column
     match fault:
         case "unbound":
             return State.OK if row == column else State.VOID
         case "wrong-node":
-            return State.VOID
+            given = online[(online.index(column) + 1) % len(online)]
         case "off-by-one":
-            return State.VOID if column + 1 in TOPOLOGY.columns else State.ERROR
+            given = column + 1
         case "index":
             given = online.index(column)
-            if given == column:
-                return State.OK
-            return State.VOID if given in TOPOLOGY.columns else State.ERROR
         case "exhausted":
             return State.OK if column in TOPOLOGY.pools else State.ERROR
         case _:
             raise ValueError(fault)
+    if given == column:
+        return State.OK
+    return State.VOID if given in TOPOLOGY.columns else State.ERROR
 
 
 ENDS = (TOPOLOGY.columns[0], TOPOLOGY.columns[-1])
