@@ -242,11 +242,16 @@ def rounds(
     spec = read_gguf(model)
     wanted = list(dict.fromkeys(case for contest in contests for case in cases(contest)))
     turns: dict[Contest, list[Turn]] = {contest: [] for contest in contests}
-    llama = Llama(model, loaded.depth)
+    llama = None
     try:
-        for contest in contests:  # the first turn wakes everything up
-            llama.ask(contest)
         for _ in range(count):
+            # As the cells, not always in the same process; to fill a deep cache takes too long.
+            if llama and not loaded.depth:
+                llama.close()
+                llama = None
+            if llama is None:
+                llama = Llama(model, loaded.depth)
+                llama.ask(contests[0])  # the first turn wakes everything up
             before, used_before = Used.now(), llama.cpu
             order: list[Contest | None] = [*contests, None]
             rng.shuffle(order)
@@ -262,7 +267,8 @@ def rounds(
                 terms = {part.name: part.seconds for part in _flat(term)}
                 turns[contest].append(Turn(seconds, term.seconds, terms, foreign))
     finally:
-        llama.close()
+        if llama:
+            llama.close()
     return [Result(contest, tuple(turns[contest])) for contest in contests]
 
 
