@@ -68,7 +68,7 @@ def test_a_topology_asks_for_checks_and_faults_that_there_are(topology: Topology
     assert ("slow" in topology.checks) == bool(topology.slow)
 
 
-def test_every_check_and_every_fault_is_in_some_guest_that_ci_runs() -> None:
+def test_every_check_and_every_fault_is_in_some_guest() -> None:
     usual = [topology for topology in TOPOLOGIES if not topology.by_hand]
     checks = {check for topology in usual for check in topology.checks}
     assert checks == {path.stem for path in INSIDE.glob("*.py")} - {"scene", "slow"}
