@@ -94,7 +94,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(0, 1),
         columns=(0, 1),
         # The CPUs of a node are gone in the end.
-        checks=("whole", "policies", "together", "pairs", "offline"),
+        checks=("whole", "policies", "pairs", "offline"),
     ),
     Topology(
         "8n",
