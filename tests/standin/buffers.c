@@ -33,6 +33,7 @@ API cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
     void *memory = size > total_of(gpu) - used[gpu] ? NULL : map(size, MAP_NORESERVE);
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    simulation_pass(__func__, machine()->allocation);
     used[gpu] += size;
     *address = (CUdeviceptr)memory;
     return add(memory, size, gpu, false);
@@ -45,6 +46,11 @@ API cuMemFree_v2(CUdeviceptr address) {
     if (!range || range->base != (char *)address || range->place >= MAX_GPUS)
         return CUDA_ERROR_INVALID_VALUE;
     const size_t size = range->size;
+    simulation_lock();
+    simulation_call(__func__);
+    simulation_settle(range->place);
+    simulation_work(machine()->release);
+    simulation_unlock();
     used[range->place] -= size;
     memory_remove((void *)address);
     munmap((void *)address, size);
@@ -84,6 +90,7 @@ API cuMemHostRegister_v2(void *address, size_t size, unsigned flags) {
     for (size_t at = 0; at < size; at += 4096)
         (void)((volatile char *)address)[at];
     const int place = place_of(address, size);
+    simulation_pass(__func__, machine()->pin * (double)size);
     return place < 0 ? CUDA_ERROR_INVALID_VALUE : add(address, size, place, true);
 }
 
@@ -92,6 +99,7 @@ API cuMemHostUnregister(void *address) {
     struct range *range = memory_find(address);
     if (!range || !range->registered || range->base != address)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    simulation_pass(__func__, machine()->unpin * (double)range->size);
     memory_remove(address);
     return CUDA_SUCCESS;
 }
@@ -105,6 +113,7 @@ API cuMemHostAlloc(void **address, size_t size, unsigned flags) {
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memset(memory, 0, size); /* first touch, under the caller's memory policy */
+    simulation_pass(__func__, machine()->pin * (double)size);
     *address = memory;
     return add(memory, size, place_of(memory, size), true);
 }
@@ -115,6 +124,7 @@ API cuMemFreeHost(void *address) {
     if (!range || range->base != address || range->place < MAX_GPUS)
         return CUDA_ERROR_INVALID_VALUE;
     const size_t size = range->size;
+    simulation_pass(__func__, machine()->unpin * (double)size);
     memory_remove(address);
     munmap(address, size);
     return CUDA_SUCCESS;

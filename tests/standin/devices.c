@@ -270,6 +270,7 @@ API cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     if (__builtin_popcount(*peers) >= MOST_PEERS)
         return CUDA_ERROR_TOO_MANY_PEERS;
+    simulation_pass(__func__, machine()->peer);
     *peers |= bit;
     return CUDA_SUCCESS;
 }
@@ -281,6 +282,7 @@ API cuCtxDisablePeerAccess(CUcontext peer) {
     const unsigned bit = 1U << peer->gpu;
     if (!(memory_peers[current->gpu] & bit))
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    simulation_pass(__func__, machine()->peer);
     memory_peers[current->gpu] &= ~bit;
     return CUDA_SUCCESS;
 }
@@ -292,11 +294,13 @@ API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (gpu->compute_mode == 2)
         return CUDA_ERROR_NO_DEVICE; /* prohibited */
     *context = &contexts[visible[device]];
+    simulation_pass(__func__, (*context)->holders++ ? 0 : machine()->context);
     return CUDA_SUCCESS;
 }
 
 API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     NEEDS_DEVICE(device);
+    contexts[visible[device]].holders--;
     return CUDA_SUCCESS;
 }
 

@@ -2,7 +2,7 @@
  *
  *   machine NAME
  *   driver 12080 570.86.15
- *   cost WHAT SECONDS              call, launch, graph_node, copy, tick; pageable is a share
+ *   cost WHAT SECONDS              as machines.py has them; pageable is a share
  *   resource NAME BYTES_PER_SECOND
  *   gpu INDEX KEY VALUE ...        _ stands for a blank
  *   level GPU GPU NUMBER           NVML's topology level
@@ -97,8 +97,12 @@ static void read_cost(struct machine *m, char **words, const char *line) {
     const struct {
         const char *key;
         double *value;
-    } costs[] = {{"call", &m->call}, {"launch", &m->launch}, {"graph_node", &m->graph_node},
-                 {"copy", &m->copy}, {"tick", &m->tick},     {"pageable", &m->pageable}};
+    } costs[] = {
+        {"call", &m->call},       {"launch", &m->launch},    {"graph_node", &m->graph_node},
+        {"copy", &m->copy},       {"tick", &m->tick},        {"pageable", &m->pageable},
+        {"context", &m->context}, {"module", &m->module},    {"allocation", &m->allocation},
+        {"release", &m->release}, {"pin", &m->pin},          {"unpin", &m->unpin},
+        {"peer", &m->peer},       {"instance", &m->instance}};
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++)
         if (!strcmp(costs[i].key, words[1])) {
             *costs[i].value = atof(words[2]);

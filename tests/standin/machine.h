@@ -52,6 +52,7 @@ struct machine {
     char name[WORD], driver_text[WORD];
     int driver;
     double call, launch, graph_node, copy, tick, pageable;
+    double context, module, allocation, release, pin, unpin, peer, instance; /* see machines.py */
     int gpus;
     struct gpu gpu[MAX_GPUS];
     int resources;

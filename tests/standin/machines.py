@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GB = 1e9
 GIB = 1 << 30
+MIB = 1 << 20
 MICROSECOND = 1e-6
 
 CALL = 2e-6
@@ -27,6 +28,37 @@ GRAPH_NODE = 1e-6
 COPY = 1e-6
 TICK = 0.5e-6
 PAGEABLE = 0.5
+
+# What setting up takes of the host. Published figures lie far apart: a context 0.13 to 0.15 s (RTX
+# 4070, openqmc issue 109) and 0.32 s (ucx-py issue 402); an allocation 14 microseconds in the median
+# and 170 in the mean, giving it back 47 and 180 (nsys in bpftime issue 506); pinning 0.12 ms a MiB
+# (University of Virginia's page on the overhead of memory management), 0.5 to 1 (openvm's
+# stark-backend pull request 384) and 1 (imp issue 1653), unpinning 0.2 (the same); peer access 0.4 ms
+# (alpaka pull request 602). Those of a module of machine code and of a node of a graph are guesses.
+CONTEXT = 0.15
+MODULE = 5e-3
+ALLOCATION = 100e-6
+RELEASE = 50e-6
+PIN = 0.3e-3 / MIB
+UNPIN = 0.1e-3 / MIB
+PEER = 400e-6
+INSTANCE = 2e-6
+COSTS = {
+    "call": CALL,
+    "launch": LAUNCH,
+    "graph_node": GRAPH_NODE,
+    "copy": COPY,
+    "tick": TICK,
+    "pageable": PAGEABLE,
+    "context": CONTEXT,
+    "module": MODULE,
+    "allocation": ALLOCATION,
+    "release": RELEASE,
+    "pin": PIN,
+    "unpin": UNPIN,
+    "peer": PEER,
+    "instance": INSTANCE,
+}
 
 
 @dataclass(frozen=True)
@@ -219,15 +251,7 @@ class Machine:
         """Give the lines of the machine file."""
         yield f"machine {self.name}"
         yield f"driver {self.driver} {self.driver_text}"
-        for cost, value in (
-            ("call", CALL),
-            ("launch", LAUNCH),
-            ("graph_node", GRAPH_NODE),
-            ("copy", COPY),
-            ("tick", TICK),
-            ("pageable", PAGEABLE),
-        ):
-            yield f"cost {cost} {value!r}"
+        yield from (f"cost {name} {value!r}" for name, value in COSTS.items())
         yield from (f"resource {name} {rate!r}" for name, rate in self.resources.items())
         for index, gpu in enumerate(self.gpus):
             yield self._gpu_line(index, gpu)

@@ -91,10 +91,11 @@ int memory_nodes(const void *address, size_t size, int *nodes, int most) {
     const uintptr_t first = (uintptr_t)address / PAGE;
     const uintptr_t pages = ((uintptr_t)address + size - 1) / PAGE - first + 1;
     const int count = pages < (uintptr_t)most ? (int)pages : most;
+    void *asked[count];
     for (int i = 0; i < count; i++) {
-        void *page = (void *)((first + pages * (uintptr_t)i / (uintptr_t)count) * PAGE);
-        if (syscall(SYS_move_pages, 0, 1UL, &page, NULL, &nodes[i], 0))
-            nodes[i] = -1;
+        asked[i] = (void *)((first + pages * (uintptr_t)i / (uintptr_t)count) * PAGE);
+        nodes[i] = -1;
     }
+    syscall(SYS_move_pages, 0, (unsigned long)count, asked, NULL, nodes, 0);
     return count;
 }

@@ -119,6 +119,7 @@ API cuModuleLoadData(CUmodule *module, const void *image) {
         cuModuleUnload(loaded);
         return result;
     }
+    simulation_pass(__func__, machine()->module);
     *module = loaded;
     return CUDA_SUCCESS;
 }

@@ -10,7 +10,7 @@
 
 #include "memory.h"
 
-enum { ILLEGAL_ADDRESS = 700, POLL_NS = 50000 };
+enum { ILLEGAL_ADDRESS = 700, POLL_NS = 50000, CALM_NS = 5000000, MAX_CALLS = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kernel_ended = PTHREAD_COND_INITIALIZER;
@@ -29,11 +29,37 @@ static void host_until(double time) {
         __atomic_store(&host, &time, __ATOMIC_RELAXED);
 }
 
+/* What the host spent on each call, by its name. */
+static struct entry {
+    const char *name;
+    unsigned long calls;
+    double seconds;
+} entries[MAX_CALLS];
+static _Thread_local struct entry *being_served;
+static _Thread_local double served_since;
+
+static struct entry *entry_of(const char *name) {
+    struct entry *entry = entries;
+    while (entry->name && strcmp(entry->name, name))
+        entry++;
+    entry->name = name;
+    return entry;
+}
+
+static void settle_call(void) {
+    if (being_served)
+        being_served->seconds += host - served_since;
+    being_served = NULL;
+}
+
 __attribute__((constructor)) static void lend_host_time(void) { engine_host_time = host_time; }
 
 void simulation_lock(void) { pthread_mutex_lock(&lock); }
 
-void simulation_unlock(void) { pthread_mutex_unlock(&lock); }
+void simulation_unlock(void) {
+    settle_call();
+    pthread_mutex_unlock(&lock);
+}
 
 double simulation_host(void) { return host; }
 
@@ -165,9 +191,18 @@ static void start_flow(struct op *op, double begin) {
     op->flowing = true;
 }
 
+/* Whether the work behind does the same once more: then only that one need touch the bytes. Who
+ * looks in between would see them on a GPU too, but could not know which copy brought them. */
+static bool is_repeated(const struct op *op) {
+    const struct op *next = op->next;
+    return next && next->work == op->work && next->target == op->target &&
+           next->source == op->source && next->bytes == op->bytes && next->pattern == op->pattern &&
+           next->pattern_bytes == op->pattern_bytes;
+}
+
 static void finish(struct stream *stream, double time) {
     struct op *op = stream->first;
-    if (!stream->context->error) {
+    if (!stream->context->error && !is_repeated(op)) {
         if (op->work == WORK_COPY)
             memmove(op->target, op->source, op->bytes);
         if (op->work == WORK_FILL)
@@ -224,10 +259,12 @@ static bool kernels_work(void) {
     return false;
 }
 
-static void wait_for_kernels(void) {
+/* Waits for one to end, and no longer than so many nanoseconds: one that begins to wait for a peer
+ * says nothing. */
+static void wait_for_kernels(long nanoseconds) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_nsec += POLL_NS;
+    end.tv_nsec += nanoseconds;
     if (end.tv_nsec >= 1000000000) {
         end.tv_sec++;
         end.tv_nsec -= 1000000000;
@@ -239,7 +276,7 @@ static void wait_for_kernels(void) {
  * cause an earlier one, so it is waited for. */
 static bool step(double limit) {
     while (kernels_work())
-        wait_for_kernels();
+        wait_for_kernels(POLL_NS);
     struct stream *next = NULL;
     double earliest = INFINITY;
     for (struct stream *s = streams; s; s = s->next) {
@@ -255,19 +292,39 @@ static bool step(double limit) {
     return true;
 }
 
-/* Works until there is nothing to wait for; what never comes is waited for for ever. */
+/* Works until there is nothing to wait for; what never comes is waited for for ever, ever more
+ * calmly. */
 static void work_until(bool (*reached)(const void *), const void *what) {
+    long patience = POLL_NS;
     while (!reached(what))
-        if (!step(INFINITY))
-            wait_for_kernels();
+        if (step(INFINITY)) {
+            patience = POLL_NS;
+        } else {
+            wait_for_kernels(patience);
+            patience = patience < CALM_NS ? 2 * patience : patience;
+        }
 }
 
 /* --- What the driver calls ------------------------------------------------------------------- */
 
-void simulation_call(void) {
-    host_until(host + machine()->call);
+void simulation_work(double seconds) {
+    host_until(host + seconds);
     while (step(host))
         continue;
+}
+
+void simulation_call(const char *name) {
+    being_served = entry_of(name);
+    being_served->calls++;
+    served_since = host;
+    simulation_work(machine()->call);
+}
+
+void simulation_pass(const char *name, double seconds) {
+    simulation_lock();
+    simulation_call(name);
+    simulation_work(seconds);
+    simulation_unlock();
 }
 
 struct stream *simulation_open(struct context *context) {
@@ -315,6 +372,14 @@ void simulation_finish(struct stream *stream) {
     host_until(stream->now);
 }
 
+void simulation_settle(int gpu) {
+    for (struct stream *s = streams; s; s = s->next)
+        if (s->context->gpu == gpu) {
+            work_until(is_idle, s);
+            host_until(s->now);
+        }
+}
+
 void simulation_reach(struct event *event) {
     work_until(is_recorded, event);
     host_until(event->at);
@@ -332,13 +397,18 @@ void simulation_timed(double begin, double end) {
     timed_until = fmax(timed_until, end);
 }
 
-/* Adds a line to the file NUMAMICRO_STANDIN_ACCOUNT when the process ends: its virtual seconds, and
- * those among them that were measured. The rest is what the harness costs. */
+/* Adds a line to the file NUMAMICRO_STANDIN_ACCOUNT when the process ends: its virtual seconds,
+ * those among them that lay between two events whose distance was asked for, and how often and how
+ * long the host was in each call. What was not timed is what the harness costs. */
 __attribute__((destructor)) static void simulation_account(void) {
     const char *path = getenv("NUMAMICRO_STANDIN_ACCOUNT");
     FILE *file = path && host > 0 ? fopen(path, "a") : NULL;
     if (file) {
-        fprintf(file, "{\"seconds\": %.9f, \"timed\": %.9f}\n", host, timed);
+        fprintf(file, "{\"seconds\": %.9f, \"timed\": %.9f, \"calls\": {", host, timed);
+        for (const struct entry *e = entries; e->name; e++)
+            fprintf(file, "%s\"%s\": [%lu, %.9f]", e == entries ? "" : ", ", e->name, e->calls,
+                    e->seconds);
+        fputs("}}\n", file);
         fclose(file);
     }
 }

@@ -16,6 +16,7 @@
 struct context {
     int gpu;
     int error; /* sticky: of a kernel that was stopped */
+    int holders;
 };
 
 struct event {
@@ -63,8 +64,13 @@ struct stream {
 void simulation_lock(void);
 void simulation_unlock(void);
 
-/* Lets a call pass: the host's time moves on, and the work up to it is done. */
-void simulation_call(void);
+/* Lets a call pass, by whose name the account knows what the host spends until the simulation is
+ * let go: the host's time moves on, and the work up to it is done. */
+void simulation_call(const char *name);
+/* Lets the host work on the call for so many seconds; streams go on meanwhile. */
+void simulation_work(double seconds);
+/* Holds the simulation for a call that takes so long and does nothing else with it. */
+void simulation_pass(const char *name, double seconds);
 struct stream *simulation_open(struct context *context);
 void simulation_close(struct stream *stream);
 /* Appends work, which may begin from the host's present time on; takes `op` over. */
@@ -72,6 +78,8 @@ void simulation_submit(struct stream *stream, struct op *op);
 /* Work until the stream, or an event's records so far, are done; the host waits meanwhile. */
 void simulation_finish(struct stream *stream);
 void simulation_reach(struct event *event);
+/* The same for all streams of a GPU, as memory is given back only when nothing uses it. */
+void simulation_settle(int gpu);
 bool simulation_idle(const struct stream *stream);
 /* Whether a GPU has work that is not done. */
 bool simulation_busy(int gpu);

@@ -20,10 +20,11 @@ static CUresult leave(CUresult result) {
     return result;
 }
 
-static void enter(void) {
+static void enter_as(const char *name) {
     simulation_lock();
-    simulation_call();
+    simulation_call(name);
 }
+#define enter() enter_as(__func__)
 
 CUresult capture_error(void) {
     CUresult error = CUDA_SUCCESS;
@@ -321,24 +322,25 @@ static CUresult copy(void *target, const void *source, size_t size, struct strea
     return result ? result : submit(stream, &op);
 }
 
-static CUresult copied(void *target, const void *source, size_t size, struct stream *stream) {
-    enter();
+static CUresult copied(const char *call, void *target, const void *source, size_t size,
+                       struct stream *stream) {
+    enter_as(call);
     return leave(size ? copy(target, source, size, stream) : CUDA_SUCCESS);
 }
 
 API cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t size, CUstream stream) {
     NEEDS_CONTEXT;
-    return copied((void *)target, source, size, stream);
+    return copied(__func__, (void *)target, source, size, stream);
 }
 
 API cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t size, CUstream stream) {
     NEEDS_CONTEXT;
-    return copied(target, (void *)source, size, stream);
+    return copied(__func__, target, (void *)source, size, stream);
 }
 
 API cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream) {
     NEEDS_CONTEXT;
-    return copied((void *)target, (void *)source, size, stream);
+    return copied(__func__, (void *)target, (void *)source, size, stream);
 }
 
 API cuMemcpyPeerAsync(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from,
@@ -348,17 +350,17 @@ API cuMemcpyPeerAsync(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUco
     const struct range *there = memory_find((void *)target);
     if (!here || !there || !from || !to || here->place != from->gpu || there->place != to->gpu)
         return CUDA_ERROR_INVALID_VALUE;
-    return copied((void *)target, (void *)source, size, stream);
+    return copied(__func__, (void *)target, (void *)source, size, stream);
 }
 
-static CUresult filled(CUdeviceptr target, unsigned pattern, unsigned width, size_t count,
-                       struct stream *stream) {
+static CUresult filled(const char *call, CUdeviceptr target, unsigned pattern, unsigned width,
+                       size_t count, struct stream *stream) {
     if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!memory_holding((void *)target, count * width))
         return CUDA_ERROR_INVALID_VALUE;
     const int gpu = stream->context->gpu;
-    enter();
+    enter_as(call);
     return leave(submit(
         stream, &(struct op){.work = WORK_FILL,
                              .target = (void *)target,
@@ -371,12 +373,12 @@ static CUresult filled(CUdeviceptr target, unsigned pattern, unsigned width, siz
 
 API cuMemsetD8Async(CUdeviceptr target, unsigned char value, size_t count, CUstream stream) {
     NEEDS_CONTEXT;
-    return filled(target, value, 1, count, stream);
+    return filled(__func__, target, value, 1, count, stream);
 }
 
 API cuMemsetD32Async(CUdeviceptr target, unsigned value, size_t count, CUstream stream) {
     NEEDS_CONTEXT;
-    return filled(target, value, 4, count, stream);
+    return filled(__func__, target, value, 4, count, stream);
 }
 
 /* --- Launches -------------------------------------------------------------------------------- */
@@ -459,7 +461,10 @@ API cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long 
     if (!graph || flags)
         return CUDA_ERROR_INVALID_VALUE;
     *exec = graph_of(graph->first);
-    return CUDA_SUCCESS;
+    enter();
+    for (const struct op *op = graph->first; op; op = op->next)
+        simulation_work(machine()->instance);
+    return leave(CUDA_SUCCESS);
 }
 
 API cuGraphUpload(CUgraphExec exec, CUstream stream) {
