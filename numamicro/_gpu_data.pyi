@@ -1,25 +1,26 @@
 """What GPUs are given: data that tell whether they arrived whole, kernels and their arguments.
 
-Addresses are of host memory unless a name says otherwise; sizes are bytes. Nothing here needs a
-driver.
+Addresses are of host memory unless a name says otherwise; sizes are bytes. Data are written and
+looked at part by part: the part of `size` bytes lies at `address`, and in the whole at `begin`, a
+multiple of 8. Nothing here needs a driver.
 """
 
 from collections.abc import Sequence
 
-def pattern_write(address: int, size: int, seed: int) -> None:
+def pattern_write(address: int, size: int, begin: int, *, seed: int) -> None:
     """Write words of 8 bytes to host memory, each unlike the others and those of other seeds."""
 
-def pattern_wrong(address: int, size: int, seed: int) -> int:
+def pattern_wrong(address: int, size: int, begin: int, *, seed: int) -> int:
     """Count the words of host memory that are not the pattern's."""
 
-def addend_write(address: int, size: int, seed: int, rank: int) -> None:
+def addend_write(address: int, size: int, begin: int, *, seed: int, rank: int) -> None:
     """Write a rank's numbers, 2 bytes each (bfloat16), to host memory."""
 
-def sum_wrong(address: int, size: int, seed: int, ranks: int) -> int:
+def sum_wrong(address: int, size: int, begin: int, *, seed: int, ranks: int) -> int:
     """Count the words of host memory that are not the sum of so many ranks' numbers."""
 
-def chain_write(address: int, size: int) -> None:
-    """Link the lines of 128 bytes of host memory, a power of 2 of them, to one cycle."""
+def chain_write(address: int, size: int, begin: int, *, whole: int) -> None:
+    """Link the lines of 128 bytes of `whole` bytes, a power of 2 of them, to one cycle."""
 
 def chain_position(size: int, steps: int) -> int:
     """Give the index (in words of 8 bytes) where a walk from the first line ends."""

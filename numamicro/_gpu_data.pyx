@@ -5,11 +5,12 @@ from libc.stdint cimport uint64_t, uintptr_t
 from libc.string cimport memset
 
 cdef extern from "data.h" nogil:
-    void c_pattern_write "pattern_write"(void *, size_t, uint64_t seed)
-    size_t c_pattern_wrong "pattern_wrong"(const void *, size_t, uint64_t seed)
-    void c_addend_write "addend_write"(void *, size_t, uint64_t seed, unsigned rank)
-    size_t c_sum_wrong "sum_wrong"(const void *, size_t, uint64_t seed, unsigned ranks)
-    void c_chain_write "chain_write"(void *, size_t)
+    void c_pattern_write "pattern_write"(void *, size_t, uint64_t seed, size_t begin)
+    size_t c_pattern_wrong "pattern_wrong"(const void *, size_t, uint64_t seed, size_t begin)
+    void c_addend_write "addend_write"(void *, size_t, uint64_t seed, unsigned rank, size_t begin)
+    size_t c_sum_wrong "sum_wrong"(const void *, size_t, uint64_t seed, unsigned ranks,
+                                   size_t begin)
+    void c_chain_write "chain_write"(void *, size_t, size_t whole, size_t begin)
     uint64_t c_chain_position "chain_position"(size_t, uint64_t steps)
 
 cdef extern from "kernels/args.h" nogil:
@@ -58,33 +59,33 @@ cdef enum:
 FLAG_BYTES = FLAG_STRIDE * sizeof(unsigned)
 
 
-def pattern_write(uint64_t address, size_t size, uint64_t seed):
+def pattern_write(uint64_t address, size_t size, size_t begin, *, uint64_t seed):
     with nogil:
-        c_pattern_write(<void *><uintptr_t>address, size, seed)
+        c_pattern_write(<void *><uintptr_t>address, size, seed, begin)
 
 
-def pattern_wrong(uint64_t address, size_t size, uint64_t seed):
+def pattern_wrong(uint64_t address, size_t size, size_t begin, *, uint64_t seed):
     cdef size_t wrong
     with nogil:
-        wrong = c_pattern_wrong(<void *><uintptr_t>address, size, seed)
+        wrong = c_pattern_wrong(<void *><uintptr_t>address, size, seed, begin)
     return wrong
 
 
-def addend_write(uint64_t address, size_t size, uint64_t seed, unsigned rank):
+def addend_write(uint64_t address, size_t size, size_t begin, *, uint64_t seed, unsigned rank):
     with nogil:
-        c_addend_write(<void *><uintptr_t>address, size, seed, rank)
+        c_addend_write(<void *><uintptr_t>address, size, seed, rank, begin)
 
 
-def sum_wrong(uint64_t address, size_t size, uint64_t seed, unsigned ranks):
+def sum_wrong(uint64_t address, size_t size, size_t begin, *, uint64_t seed, unsigned ranks):
     cdef size_t wrong
     with nogil:
-        wrong = c_sum_wrong(<void *><uintptr_t>address, size, seed, ranks)
+        wrong = c_sum_wrong(<void *><uintptr_t>address, size, seed, ranks, begin)
     return wrong
 
 
-def chain_write(uint64_t address, size_t size):
+def chain_write(uint64_t address, size_t size, size_t begin, *, size_t whole):
     with nogil:
-        c_chain_write(<void *><uintptr_t>address, size)
+        c_chain_write(<void *><uintptr_t>address, size, whole, begin)
 
 
 def chain_position(size_t size, uint64_t steps):

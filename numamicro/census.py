@@ -97,8 +97,9 @@ def huge_page_share(address: int, length: int) -> float | None:
     resident = huge = 0
     inside = False
     for line in text.splitlines():
-        if mapping := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            inside = int(mapping[1], 16) < address + length and address < int(mapping[2], 16)
+        if not line[:1].isupper():  # a mapping; the lines of what it holds begin with a name
+            start, _, end = line.partition(" ")[0].partition("-")
+            inside = int(start, 16) < address + length and address < int(end, 16)
         elif inside and line.startswith("Rss:"):
             resident += int(line.split()[1])
         elif inside and line.startswith(("AnonHugePages:", "Private_Hugetlb:")):

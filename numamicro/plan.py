@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from numamicro.case import Case, Param, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
-from numamicro.probes.probe import SIZE_CODES, WARM_UP_SECONDS
+from numamicro.probes.probe import SIZE_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -304,4 +304,4 @@ def _follow(
 def _seconds(probe: Probe, case: Case, machine: Machine, wishes: Wishes) -> float:
     cost = probe.cost(case, machine)
     sampling = cost.sample * wishes.level.samples
-    return cost.touch + cost.set_up + WARM_UP_SECONDS + sampling
+    return cost.touch + cost.set_up + probe.warm_up(case) + sampling

@@ -195,7 +195,10 @@ def test_two_hundred_cases_leave_no_mapping_and_no_thread(machine: Machine) -> N
     case = Case.of("bandwidth", "copy", route, bytes=4 * MIB, pages="auto", threads=2, variant="nt")
     mappings, threads = [], []
     for _ in range(200):
-        with Lab(route.source, machine, seed=1) as lab, patch.object(worker, "WARM_UP_SECONDS", 0):
+        with (
+            Lab(route.source, machine, seed=1) as lab,
+            patch("numamicro.probes.probe.WARM_UP_SECONDS", 0),
+        ):
             (run,) = worker.measure(Bandwidth(), case, lab, 0, (1, 1)).values()
         assert run.state is State.OK
         mappings.append(lines("/proc/self/maps"))

@@ -13,10 +13,10 @@ import random
 import sys
 import time
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from bench.gpu.loopback import ABORTED, NUMBER_BYTES, OK, TIMED_OUT, Loopback, Vectors
+from bench.gpu.loopback import ABORTED, NUMBER_BYTES, OK, TIMED_OUT, Loopback, Vectors, writer
 from numamicro._gpu_data import (
     chain_position,
     chain_write,
@@ -92,9 +92,9 @@ def copies(desk: Desk) -> Iterator[Check]:
     """Copy by kernel, and read; the size leaves a rest for every block."""
     size = 8 * MIB + 16
     source, target = desk.memory(size), desk.memory(size)
-    desk.gpus.send(lambda at: pattern_write(at, size // 8 * 8, SEED), desk.gpu, source, size)
+    desk.gpus.send(partial(pattern_write, seed=SEED), desk.gpu, source, size)
     seconds = desk.run("copy", copy_arguments(target, source, size, 1))
-    wrong = pattern_wrong(desk.gpus.fetch(desk.gpu, target, size), size // 8 * 8, SEED)
+    wrong = desk.gpus.wrong(partial(pattern_wrong, seed=SEED), desk.gpu, target, size)
     yield desk.check("copy kernel", wrong == 0, f"{wrong} words wrong", size / seconds, "B/s")
     seconds = desk.run("read", copy_arguments(desk.memory(16), source, size, 4))
     yield desk.check("read kernel", seconds > 0, "ran", 4 * size / seconds, "B/s")
@@ -104,7 +104,7 @@ def chase(desk: Desk) -> Iterator[Check]:
     """Follow a chain through memory; where it ends proves every step."""
     size, steps = 4 * MIB, 2000
     chain, result = desk.memory(size), desk.memory(16)
-    desk.gpus.send(lambda at: chain_write(at, size), desk.gpu, chain, size)
+    desk.gpus.send(partial(chain_write, whole=size), desk.gpu, chain, size)
     seconds = desk.run("chase", chase_arguments(result, chain, 0, steps), blocks=1, threads=1)
     ended, ticks = desk.gpus.words(desk.gpu, result, 2)
     right = ended == chain_position(size, steps)
@@ -126,9 +126,15 @@ def sums(desk: Desk) -> Iterator[Check]:
     yield _graph(desk)
 
 
+@cache
+def _vectors(number: str, count: int) -> Vectors:
+    """Give the same numbers to every variant: to make them takes longer than to add them."""
+    return Vectors.random(number, count, SEED)
+
+
 def _sum(desk: Desk, variant: str, number: str, *, size: int, sets: int, repetitions: int) -> Check:
     loopback = Loopback(desk.gpus, desk.lab, desk.gpu, variant, number, size, sets)
-    vectors = Vectors.random(number, size * sets // NUMBER_BYTES[number], SEED)
+    vectors = _vectors(number, size * sets // NUMBER_BYTES[number])
     loopback.fill(vectors)
     seconds = loopback.seconds(repetitions)
     wrong, status = loopback.wrong(vectors), [loopback.status(rank) for rank in (0, 1)]
@@ -143,7 +149,7 @@ def _sum(desk: Desk, variant: str, number: str, *, size: int, sets: int, repetit
 
 def _graph(desk: Desk) -> Check:
     loopback = Loopback(desk.gpus, desk.lab, desk.gpu, "pull", "f32", 16 * KIB, 1)
-    vectors = Vectors.random("f32", 4 * KIB, SEED)
+    vectors = _vectors("f32", 4 * KIB)
     loopback.fill(vectors)
     seconds = loopback.replay(launches=20, replays=5)
     wrong = loopback.wrong(vectors)
@@ -171,13 +177,9 @@ def transfers(desk: Desk) -> Iterator[Check]:
     memory = desk.memory(MIB)
     for size in (1, 4095, MIB - 3):
         content = chance.randbytes(size)
-        desk.gpus.send(partial(_write, content), desk.gpu, memory, size)
+        desk.gpus.send(writer(content), desk.gpu, memory, size)
         same = ctypes.string_at(desk.gpus.fetch(desk.gpu, memory, size), size) == content
         yield desk.check(f"{size} bytes there and back", same, "same" if same else "not the same")
-
-
-def _write(content: bytes, address: int) -> None:
-    ctypes.memmove(address, content, len(content))
 
 
 CHECKS: tuple[Callable[[Desk], Iterator[Check]], ...] = (transfers, copies, chase, sums, lonely)

@@ -54,7 +54,9 @@ MOST_BLOCKS = 36
 TIMEOUT_SECONDS, SCREEN_SECONDS = 5.0, 1.0
 """A rank gives up on its peers after this; where a screen hangs on it the driver would soon end it."""
 
-WINDOW_SECONDS = 0.002
+SHORT_SECONDS, LONG_SECONDS = 0.01, 0.002
+"""A sample lasts at least this long: of messages that share a graph, and of one that has its own."""
+
 MOST_RECORDED, RECORDED_BYTES = 32, 8 * MIB
 """A graph holds so many repetitions, and fewer of long messages: about as many as engines record."""
 
@@ -123,13 +125,17 @@ class AllReduce(GpuProbe):
         lacking = without_kernels(case, machine)
         return lacking or (without_peers(case, machine) if case.operation == "peer" else None)
 
+    def window(self, case: Case) -> float:
+        """Give short messages longer: the ranks' meeting takes as long for them."""
+        return SHORT_SECONDS if recorded(case.number("message")) > 1 else LONG_SECONDS
+
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate moving every vector over a slow link, as often as a graph does."""
         message, ranks = case.number("message"), len(gpus_of(case.route.source, case.route.target))
         once = 20e-6 + message * ranks / LINK_RATE
         return Cost(
-            CONTEXT_SECONDS * ranks + message * ranks / 0.5e9,
-            WINDOW_SECONDS + once * recorded(message),
+            CONTEXT_SECONDS * ranks / 2 + message * ranks / 0.5e9,
+            self.window(case) + once * recorded(message),
         )
 
     @contextmanager
@@ -144,7 +150,7 @@ class AllReduce(GpuProbe):
             def sample(count: int) -> Sample:
                 return Sample(max(time(count)), count * at_once, count)
 
-            yield windowed(sample, WINDOW_SECONDS)
+            yield windowed(sample, self.window(case))
             ranks.check()
 
 
@@ -184,7 +190,7 @@ class Ranks:
         kernel = "allreduce_pair" if len(self._places) == 2 else "allreduce_group"
         self._functions = [gpus.function(place, f"{kernel}_{NUMBER}") for place in self._places]
         for rank, place in enumerate(self._places):
-            fill = partial(addend_write, size=self._message, seed=lab.seed, rank=rank)
+            fill = partial(addend_write, seed=lab.seed, rank=rank)
             gpus.send(fill, place, self._inputs[rank], self._message)
 
     def time_kernels(self, repetitions: int) -> list[float]:
@@ -214,9 +220,9 @@ class Ranks:
         """Look at the sums of every rank, then make its memory hold none of them."""
         from numamicro._gpu_data import sum_wrong
 
+        count = partial(sum_wrong, seed=self._seed, ranks=len(self._places))
         for place, output in zip(self._places, self._outputs, strict=True):
-            host = self._gpus.fetch(place, output, self._message)
-            wrong = sum_wrong(host, self._message, self._seed, len(self._places))
+            wrong = self._gpus.wrong(count, place, output, self._message)
             if wrong:
                 text = f"{wrong} of {self._message // 8} words on {place} are not the sum"
                 raise CaseFailed(State.WRONG, "sum", text)
@@ -260,7 +266,7 @@ class Ranks:
         count, slots = len(self._places), 2 * self._message
         size = count * slots + count * count * self._flags
         arena = lab.arena(via, size, "auto")
-        start = self._gpus.pinned(self._places[0], arena, size).device
+        start = self._gpus.pinned(self._places[0], arena).device
         flags = start + count * slots
         memset(arena.address + count * slots, 0, count * count * self._flags)
         ranks = range(count)
@@ -318,7 +324,7 @@ def prove(gpus: GpuCase, source: Place, target: Place, seed: int) -> None:
     sent, got, again = (
         gpus.memory(place, PROOF_BYTES).address for place in (source, target, source)
     )
-    gpus.send(partial(pattern_write, size=PROOF_BYTES, seed=seed), source, sent, PROOF_BYTES)
+    gpus.send(partial(pattern_write, seed=seed), source, sent, PROOF_BYTES)
     kernel_copy(gpus, source, "copy", got, sent, PROOF_BYTES)(1)
     refuse_unsent(gpus, source, target, got, PROOF_BYTES, seed)
     kernel_copy(gpus, source, "copy", again, got, PROOF_BYTES)(1)

@@ -26,8 +26,11 @@ KERNEL_CAPABILITY = (7, 0)
 WINDOW_SECONDS = 0.001
 """A sample lasts at least this long: two thousand ticks of a GPU's clock for events."""
 
-COPY_SECONDS = 0.006
-"""Copies are timed longer, or setting up and checking would take more time than they do."""
+COPY_SECONDS = 0.02
+"""Large copies are timed longer, or setting up and checking would take more time than they do."""
+
+COPY_WARM_UP_SECONDS = 0.02
+"""A copy engine has no clock to rise, and its link was brought up with the context."""
 
 # For estimates only: a slow link, so that a plan errs on the long side.
 LINK_RATE = 10e9
@@ -55,10 +58,19 @@ class GpuProbe(Probe):
         parts = gpus_of(case.route.source, case.route.target)
         return parts[0] if len(parts) == 1 else PlaceSet(parts)
 
+    def warm_up(self, case: Case) -> float:
+        """Give a copy less than what runs on processors."""
+        copies = case.route.mover == "copy-engine"
+        return COPY_WARM_UP_SECONDS if copies else super().warm_up(case)
+
+    def window(self, case: Case) -> float:
+        """Give the seconds that a sample lasts at least."""
+        return COPY_SECONDS if case.route.mover == "copy-engine" else WINDOW_SECONDS
+
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate filling and checking the buffers, then one pass over a slow link a sample."""
         size = case.number("bytes")
-        return Cost(CONTEXT_SECONDS + size / 1e9, COPY_SECONDS + size / LINK_RATE)
+        return Cost(CONTEXT_SECONDS + size / 1e9, self.window(case) + size / LINK_RATE)
 
 
 def host_routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:
@@ -131,7 +143,7 @@ def kernel_copy(
 
 
 def copying(
-    time: Callable[[int], Sequence[float]], size: int, window: float = COPY_SECONDS
+    time: Callable[[int], Sequence[float]], size: int, window: float
 ) -> Callable[[], Sample]:
     """Give a sampler of `size` bytes a repetition.
 

@@ -10,7 +10,6 @@ from numamicro.case import Case, Route, gpus_of, node
 from numamicro.matrix import Sample, State
 from numamicro.probes.gpu import (
     CONTEXT_SECONDS,
-    WINDOW_SECONDS,
     GpuProbe,
     copying,
     gpu,
@@ -130,4 +129,4 @@ class DeviceRead(GpuProbe):
                 if not any(gpus.words(place, sink, 2)):
                     text = f"the kernel did not read what was at {offset} of {size} bytes"
                     raise CaseFailed(State.WRONG, "unread", text)
-            yield copying(read, size, WINDOW_SECONDS)
+            yield copying(read, size, self.window(case))

@@ -42,6 +42,7 @@ and not pinned at all, so that the driver copies it once more."""
 
 TRANSFERS = tuple(4 * KIB << 2 * step for step in range(8))
 SMALL_BYTES = 64
+SIZE_SECONDS = 0.006
 
 LEAST_BYTES = 2 * MIB
 """Of an arena: each thread that fills it needs its share."""
@@ -75,7 +76,7 @@ class HostCopy(GpuProbe):
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
         """Copy and check once, then copy for the clock, then check what came last."""
         with copies(case, lab, case.number("bytes"), str(case["memory"])) as (time, size):
-            yield copying(time, size)
+            yield copying(time, size, self.window(case))
 
 
 class HostCopySize(HostCopy):
@@ -83,6 +84,10 @@ class HostCopySize(HostCopy):
 
     name: ClassVar[str] = "host-copy-size"
     late: ClassVar[bool] = True
+
+    def window(self, case: Case) -> float:
+        """Give less than for a large copy: a lane is held as long as the host takes to queue them."""
+        return SIZE_SECONDS
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
         """Give each size on each route, if thorough or asked for."""
@@ -100,7 +105,7 @@ class HostCopySize(HostCopy):
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
         """Do as for one large copy."""
         with copies(case, lab, case.number("transfer")) as (time, size):
-            yield copying(time, size)
+            yield copying(time, size, self.window(case))
 
 
 class HostLatency(HostCopy):
@@ -108,6 +113,10 @@ class HostLatency(HostCopy):
 
     name: ClassVar[str] = "host-latency"
     unit: ClassVar[str] = "s"
+
+    def window(self, case: Case) -> float:
+        """Give no more than it takes to tell: many queued copies hold a lane for long."""
+        return WINDOW_SECONDS
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
         """Give each direction between each node and each GPU."""
@@ -120,7 +129,8 @@ class HostLatency(HostCopy):
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
         """Copy and check as large copies are, and count copies in place of bytes."""
         with copies(case, lab, SMALL_BYTES) as (time, _):
-            yield windowed(lambda count: Sample(max(time(count)), count, count), WINDOW_SECONDS)
+            window = self.window(case)
+            yield windowed(lambda count: Sample(max(time(count)), count, count), window)
 
 
 class HostCopyTogether(HostCopy):
@@ -238,10 +248,10 @@ class Flow:
         self._device = gpus.memory(to, size).address
         if self._to_device:
             self.work = self._lane.to_device(self._device, self._host, size)
-            pattern_write(self._host, size, lab.seed)
+            pattern_write(self._host, size, 0, seed=lab.seed)
         else:
             self.work = self._lane.to_host(self._host, self._device, size)
-            gpus.send(partial(pattern_write, size=size, seed=lab.seed), to, self._device, size)
+            gpus.send(partial(pattern_write, seed=lab.seed), to, self._device, size)
         self.clear()
 
     def clear(self) -> None:
@@ -251,23 +261,29 @@ class Flow:
         if self._to_device:
             self._lane.fill(self._device, 0, self._size).do()
         else:
-            pattern_write(self._host, self._size, self._seed + 1)
+            pattern_write(self._host, self._size, 0, seed=self._seed + 1)
 
     def check(self) -> None:
         """Look at what arrived, on the side that it belongs to."""
         from numamicro._gpu_data import pattern_wrong
 
-        there = self._to_device
-        host = self._gpus.fetch(self.gpu, self._device, self._size) if there else self._host
-        wrong = pattern_wrong(host, self._size, self._seed)
-        refuse_wrong(wrong, self._size, f"on {self.gpu}" if there else "on the host")
+        count = partial(pattern_wrong, seed=self._seed)
+        if self._to_device:
+            wrong = self._gpus.wrong(count, self.gpu, self._device, self._size)
+        else:
+            wrong = count(self._host, self._size, 0)
+        where = f"on {self.gpu}" if self._to_device else "on the host"
+        refuse_wrong(wrong, self._size, where)
 
 
 def _host_memory(kind: str, host: Place, to: Place, size: int, lab: Lab, gpus: GpuCase) -> int:
     """Give the address of memory of a kind on a node, its pages to be asked for with the case's."""
     if kind in ("pinned", "pageable"):
         arena = lab.arena(host, max(size, LEAST_BYTES), "auto")
-        return gpus.pinned(to, arena, size).address if kind == "pinned" else arena.address
+        if kind == "pinned":
+            return gpus.pinned(to, arena).address
+        gpus.unpin(arena)
+        return arena.address
     with lab.placed_on(host):
         made = gpus.host_memory(to, size, write_combined=kind == "write-combined")
     lab.watch(host, made.address, size)

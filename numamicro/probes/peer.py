@@ -10,8 +10,6 @@ from numamicro.case import Case
 from numamicro.matrix import Sample, State
 from numamicro.probes.gpu import (
     COPY_BYTES,
-    COPY_SECONDS,
-    WINDOW_SECONDS,
     GpuProbe,
     copying,
     gpu,
@@ -89,7 +87,7 @@ class PeerCopy(GpuProbe):
             if case["path"] == "direct":
                 gpus.reach(source, target)
             sent, got = gpus.memory(source, size), gpus.memory(target, size)
-            gpus.send(partial(pattern_write, size=size, seed=lab.seed), source, sent.address, size)
+            gpus.send(partial(pattern_write, seed=lab.seed), source, sent.address, size)
 
             def check() -> None:
                 refuse_unsent(gpus, source, target, got.address, size, lab.seed)
@@ -98,7 +96,7 @@ class PeerCopy(GpuProbe):
             time(1)
             check()
             gpus.lane(target).fill(got.address, 0, size).do()
-            yield copying(time, size, COPY_SECONDS if case.operation == "copy" else WINDOW_SECONDS)
+            yield copying(time, size, self.window(case))
             check()
 
     def _timer(
@@ -118,7 +116,7 @@ def refuse_unsent(
     """Fail the case when the target's owner does not see what was sent."""
     from numamicro._gpu_data import pattern_wrong
 
-    wrong = pattern_wrong(gpus.fetch(target, address, size), size, seed)
+    wrong = gpus.wrong(partial(pattern_wrong, seed=seed), target, address, size)
     refuse_wrong(wrong, size, f"from {source} on {target}")
 
 
@@ -156,7 +154,7 @@ def chase(gpus: GpuCase, loader: Place, owner: Place, size: int) -> Callable[[],
     from numamicro._gpu_data import chain_position, chain_write, chase_arguments
 
     chain, result = gpus.memory(owner, size), gpus.memory(loader, 16)
-    gpus.send(partial(chain_write, size=size), owner, chain.address, size)
+    gpus.send(partial(chain_write, whole=size), owner, chain.address, size)
     walk = gpus.function(loader, "chase")
     arguments = chase_arguments(result.address, chain.address, 0, STEPS)
     work = gpus.lane(loader).kernel(walk, 1, 1, arguments)

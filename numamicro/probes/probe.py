@@ -116,6 +116,10 @@ class Probe(ABC):
         """Tell whether a case comes after every matrix when time is short."""
         return self.late
 
+    def warm_up(self, case: Case) -> float:
+        """Give the seconds for which a case is done before its samples, and dropped."""
+        return WARM_UP_SECONDS
+
     @abstractmethod
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate what a case takes."""

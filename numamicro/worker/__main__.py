@@ -18,7 +18,7 @@ from numamicro.case import Case, parse_place
 from numamicro.errors import GpuError
 from numamicro.file import case_from_json, run_to_json
 from numamicro.matrix import Placement, Run, Sample, State
-from numamicro.probes.probe import WARM_UP_SECONDS, CaseFailed, Probe, TakeSample
+from numamicro.probes.probe import CaseFailed, Probe, TakeSample
 from numamicro.stats import is_settled
 from numamicro.topology import Machine, Note
 from numamicro.worker.lab import Held, Lab, misplaced
@@ -49,7 +49,7 @@ def measure(
         with probe.ready(case, lab) as take:
             found += lab.placements()
             _refuse_misplaced(found)
-            _warm_up(take)
+            _warm_up(take, probe.warm_up(case))
             quiet = snapshot()
             taken = _samples(take, probe, *samples)
             noise = between(quiet, snapshot(), lab.used_cpus)
@@ -120,8 +120,8 @@ def _by_name(sample: Any) -> dict[str, Sample]:
     return {"": sample} if isinstance(sample, Sample) else dict(sample)
 
 
-def _warm_up(take: TakeSample) -> None:
-    end = time.monotonic() + WARM_UP_SECONDS
+def _warm_up(take: TakeSample, seconds: float) -> None:
+    end = time.monotonic() + seconds
     take()
     while time.monotonic() < end:
         take()

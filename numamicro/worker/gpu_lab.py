@@ -41,6 +41,10 @@ GPU_SHARE = 0.8
 HOLD_BYTES = 4 * MIB
 """Copies of this much keep the lanes waiting until all work is queued."""
 
+SCRATCH_BYTES = 2 * HOLD_BYTES
+"""Pinned memory for data on their way to a GPU or back, part by part: to pin takes far longer than
+to copy."""
+
 QUEUE_SECONDS = 4e-6
 """What the host takes to queue one work, or a little more."""
 
@@ -65,13 +69,13 @@ class _Device:
 
     context: Context
     lanes: list[Lane]
-    source: Pinned
+    source: int
     target: DeviceMemory
     hold_seconds: float = 0.0
 
     def hold(self, lane: Lane) -> Work:
         """Give the copy that keeps a lane busy while work is queued behind it."""
-        return lane.to_device(self.target.address, self.source.address, HOLD_BYTES)
+        return lane.to_device(self.target.address, self.source, HOLD_BYTES)
 
 
 class GpuLab:
@@ -81,13 +85,15 @@ class GpuLab:
         self.machine = machine
         self._driver: Driver | None = None
         self._modules: dict[Place, Module] = {}
-        self._scratch: Pinned | None = None
+        self._pinned: dict[Arena, Pinned] = {}
+        self._scratch = 0
         self._devices: dict[Place, _Device] = {}
         self._open = ExitStack()
 
     def close(self) -> None:
         """Give everything back to the driver."""
         self._devices.clear()
+        self._pinned.clear()
         self._open.close()
 
     @contextmanager
@@ -139,16 +145,23 @@ class GpuLab:
             self._modules[gpu] = self._keep(Module(self.context(gpu), image))
         return self._modules[gpu].function(name)
 
-    def scratch(self, gpu: Place, size: int) -> int:
+    def scratch(self, gpu: Place) -> int:
         """Give the address of pinned memory for data on their way to a GPU or back."""
-        from numamicro._cpu import Arena
+        return self._device(gpu).source
+
+    def pinned(self, gpu: Place, arena: Arena) -> Pinned:
+        """Pin an arena, which it then is for every GPU and until :meth:`unpin`."""
         from numamicro._gpu import Pinned
 
-        if self._scratch is None or self._scratch.size < size:
-            arena = self._keep(Arena(size, huge=True))
-            ctypes.memset(arena.address, 0, size)
-            self._scratch = self._keep(Pinned(self.context(gpu), arena.address, size))
-        return self._scratch.address
+        if arena not in self._pinned:
+            pinned = Pinned(self.context(gpu), arena.address, arena.size)
+            self._pinned[arena] = self._keep(pinned)
+        return self._pinned[arena]
+
+    def unpin(self, arena: Arena) -> None:
+        """Let the kernel have an arena's pages again; for one that is not pinned do nothing."""
+        if arena in self._pinned:
+            _quietly(self._pinned.pop(arena).close)
 
     def _device(self, gpu: Place) -> _Device:
         if gpu not in self._devices:
@@ -156,8 +169,7 @@ class GpuLab:
         return self._devices[gpu]
 
     def _opened(self, gpu: Place) -> _Device:
-        from numamicro import _cpu, _gpu
-        from numamicro._gpu_data import pattern_write
+        from numamicro import _gpu
 
         if self._driver is None:
             # Kernels that wait for each other deadlock where the driver loads one at its launch, or
@@ -168,11 +180,18 @@ class GpuLab:
             self._driver.start()
         context = self._keep(_gpu.Context(self._driver, int(gpu.id)))
         lane = self._keep(_gpu.Lane(context))
-        arena = self._keep(_cpu.Arena(HOLD_BYTES, huge=True))
-        pattern_write(arena.address, HOLD_BYTES, 0)
-        source = self._keep(_gpu.Pinned(context, arena.address, HOLD_BYTES))
         target = self._keep(_gpu.DeviceMemory(context, HOLD_BYTES))
-        return _Device(context, [lane], source, target)
+        if not self._scratch:
+            self._scratch = self._pinned_scratch(context)
+        return _Device(context, [lane], self._scratch, target)
+
+    def _pinned_scratch(self, context: Context) -> int:
+        from numamicro import _cpu, _gpu
+        from numamicro._gpu_data import pattern_write
+
+        arena = self._keep(_cpu.Arena(SCRATCH_BYTES, huge=True))
+        pattern_write(arena.address, SCRATCH_BYTES, 0, seed=0)
+        return self._keep(_gpu.Pinned(context, arena.address, SCRATCH_BYTES)).address
 
     def _woken(self, device: _Device, gpu: Gpu) -> _Device:
         """Keep a GPU busy until its link is up, and see how long a hold lasts."""
@@ -227,15 +246,31 @@ class GpuCase:
         self.lane(gpu).fill(memory.address, 0, size).do()
         return memory
 
-    def send(self, write: Callable[[int], None], gpu: Place, address: int, size: int) -> None:
-        """Let `write` fill host memory, given its address, and copy that to a GPU's."""
-        host = self._lab.scratch(gpu, size)
-        write(host)
-        self.lane(gpu).to_device(address, host, size).do()
+    def send(
+        self, write: Callable[[int, int, int], None], gpu: Place, address: int, size: int
+    ) -> None:
+        """Let `write` fill host memory part by part, and copy that to a GPU's.
+
+        `write` takes an address, the part's bytes, and where in the whole the part begins.
+        """
+        host, lane = self._lab.scratch(gpu), self.lane(gpu)
+        for begin, part in _parts(size):
+            write(host, part, begin)
+            lane.to_device(address + begin, host, part).do()
+
+    def wrong(
+        self, count: Callable[[int, int, int], int], gpu: Place, address: int, size: int
+    ) -> int:
+        """Give what `count` finds wrong in a GPU's memory, part by part as :meth:`send` has them."""
+        return sum(
+            count(self.fetch(gpu, address + begin, part), part, begin)
+            for begin, part in _parts(size)
+        )
 
     def fetch(self, gpu: Place, address: int, size: int) -> int:
-        """Copy a GPU's memory to the host; give its address there, good until the next copy."""
-        host = self._lab.scratch(gpu, size)
+        """Copy a GPU's memory, `SCRATCH_BYTES` at most, to the host; give its address there, good
+        until the next copy."""
+        host = self._lab.scratch(gpu)
         self.lane(gpu).to_host(host, address, size).do()
         return host
 
@@ -260,11 +295,13 @@ class GpuCase:
         """Give a graph that does a work so many times, as a work of its own."""
         return keep(self._taken, work.repeated(repetitions)).work
 
-    def pinned(self, gpu: Place, arena: Arena, size: int) -> Pinned:
-        """Pin the first bytes of an arena, so that every GPU can address them."""
-        from numamicro._gpu import Pinned
+    def pinned(self, gpu: Place, arena: Arena) -> Pinned:
+        """Give an arena pinned, so that every GPU can address it; it stays so for later cases."""
+        return self._lab.pinned(gpu, arena)
 
-        return keep(self._taken, Pinned(self._lab.context(gpu), arena.address, size))
+    def unpin(self, arena: Arena) -> None:
+        """Let the kernel have an arena's pages again, should an earlier case have pinned them."""
+        self._lab.unpin(arena)
 
     def host_memory(self, gpu: Place, size: int, *, write_combined: bool) -> HostMemory:
         """Give pinned memory of the driver's own making, where this thread's policy puts it."""
@@ -276,10 +313,11 @@ class GpuCase:
     def control(self, gpu: Place) -> Pinned:
         """Give a pinned page, zeroed, by which kernels and host tell each other to give up."""
         from numamicro._cpu import Arena
+        from numamicro._gpu import Pinned
 
         arena = keep(self._taken, Arena(CONTROL_BYTES, huge=False))
         ctypes.memset(arena.address, 0, CONTROL_BYTES)
-        return self.pinned(gpu, arena, CONTROL_BYTES)
+        return keep(self._taken, Pinned(self._lab.context(gpu), arena.address, CONTROL_BYTES))
 
     def reach(self, here: Place, there: Place) -> None:
         """Let two GPUs address each other's memory until the case ends.
@@ -298,6 +336,12 @@ class GpuCase:
                     raise
                 raise CaseFailed(State.WAIVED, "too-many-peers", str(error)) from error
             self._taken.callback(_quietly, context.reach, peer, False)
+
+
+def _parts(size: int) -> Iterator[tuple[int, int]]:
+    """Give where each part of so many bytes begins, and its bytes."""
+    for begin in range(0, size, SCRATCH_BYTES):
+        yield begin, min(SCRATCH_BYTES, size - begin)
 
 
 def image_for(capability: tuple[int, int], images: Mapping[str, bytes]) -> bytes | None:

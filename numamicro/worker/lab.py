@@ -259,6 +259,7 @@ class Lab:
 
     def _drop(self, buffer: _Buffer) -> None:
         self._buffers.remove(buffer)
+        self._gpus.unpin(buffer.arena)
         buffer.arena.close()
 
     def _limit(self, target: AnyPlace) -> int | None:

@@ -4,17 +4,19 @@
 
 #include <string.h>
 
-void pattern_write(void *address, size_t bytes, uint64_t seed) {
+void pattern_write(void *address, size_t bytes, uint64_t seed, size_t begin) {
     uint64_t *words = address;
+    const size_t first = begin / sizeof *words;
     for (size_t i = 0; i < bytes / sizeof *words; i++)
-        words[i] = mix(seed, i);
+        words[i] = mix(seed, first + i);
 }
 
-size_t pattern_wrong(const void *address, size_t bytes, uint64_t seed) {
+size_t pattern_wrong(const void *address, size_t bytes, uint64_t seed, size_t begin) {
     const uint64_t *words = address;
+    const size_t first = begin / sizeof *words;
     size_t wrong = 0;
     for (size_t i = 0; i < bytes / sizeof *words; i++)
-        wrong += words[i] != mix(seed, i);
+        wrong += words[i] != mix(seed, first + i);
     return wrong;
 }
 
@@ -38,19 +40,21 @@ static uint64_t as_bfloat16(uint64_t numbers) {
     return word;
 }
 
-void addend_write(void *address, size_t bytes, uint64_t seed, unsigned rank) {
+void addend_write(void *address, size_t bytes, uint64_t seed, unsigned rank, size_t begin) {
     uint64_t *words = address;
+    const size_t first = begin / sizeof *words;
     for (size_t i = 0; i < bytes / sizeof *words; i++)
-        words[i] = as_bfloat16(addends(seed, rank, i));
+        words[i] = as_bfloat16(addends(seed, rank, first + i));
 }
 
-size_t sum_wrong(const void *address, size_t bytes, uint64_t seed, unsigned ranks) {
+size_t sum_wrong(const void *address, size_t bytes, uint64_t seed, unsigned ranks, size_t begin) {
     const uint64_t *words = address;
+    const size_t first = begin / sizeof *words;
     size_t wrong = 0;
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
         uint64_t sum = 0;
         for (unsigned rank = 0; rank < ranks; rank++)
-            sum += addends(seed, rank, i);
+            sum += addends(seed, rank, first + i);
         wrong += words[i] != as_bfloat16(sum);
     }
     return wrong;
@@ -64,11 +68,11 @@ static size_t next_line(size_t line, size_t lines) {
 
 enum { CHAIN_WORDS = CHAIN_LINE / sizeof(uint64_t) };
 
-void chain_write(void *address, size_t bytes) {
+void chain_write(void *address, size_t bytes, size_t whole, size_t begin) {
     uint64_t *words = address;
-    size_t lines = bytes / CHAIN_LINE;
-    for (size_t line = 0; line < lines; line++)
-        words[line * CHAIN_WORDS] = next_line(line, lines) * CHAIN_WORDS;
+    const size_t lines = whole / CHAIN_LINE, first = begin / CHAIN_LINE;
+    for (size_t line = 0; line < bytes / CHAIN_LINE; line++)
+        words[line * CHAIN_WORDS] = next_line(first + line, lines) * CHAIN_WORDS;
 }
 
 uint64_t chain_position(size_t bytes, uint64_t steps) {

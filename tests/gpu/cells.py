@@ -1,9 +1,9 @@
 """Measures cases on the machine this process finds itself on, and prints them as JSON.
 
-    python -m tests.gpu.cells PROBE LEVEL PATTERN...
+    python -m tests.gpu.cells PROBE LEVEL PATTERN... [-- PROBE LEVEL PATTERN...]...
 
 measures the cases of a probe whose keys hold one of the patterns, with little care for speed that
-is not simulated. Runs where :func:`tests.standin.play.staged` has set the stage.
+is not simulated, and the like of other probes after it: a list for each. Runs where :func:`tests.standin.play.staged` has set the stage.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import json
 import re
 import sys
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from numamicro.file import measurement_to_json
 from numamicro.matrix import Measurement
 from numamicro.plan import make_plan
-from numamicro.probes import PROBES
+from numamicro.probes import PROBES, all_reduce, gpu, host_copy, probe
 from numamicro.topology import discover
 from numamicro.units import MIB
 from numamicro.wishes import LEVELS, Wishes
@@ -24,17 +25,21 @@ from numamicro.worker import __main__ as worker
 from numamicro.worker import gpu_lab
 from numamicro.worker.lab import Lab
 
+if TYPE_CHECKING:
+    from numamicro.topology import Machine
+
 BUFFER_BYTES = 2 * MIB
+SHORT_SECONDS = 0.0005
+"""A thousand ticks of the simulated events."""
 
 
-def measured(name: str, level: str, patterns: list[str]) -> list[Measurement]:
+def measured(machine: Machine, name: str, level: str, patterns: list[str]) -> list[Measurement]:
     """Give a cell for each case, in the order of the plan of each worker."""
-    machine = discover()
-    probe = next(each for each in PROBES if each.name == name)
+    wanted = next(each for each in PROBES if each.name == name)
     wishes = Wishes(level=LEVELS[level], only=(name,), memory=BUFFER_BYTES)
     items = [
         item
-        for item in make_plan(machine, wishes, [probe]).planned
+        for item in make_plan(machine, wishes, [wanted]).planned
         if item.waived is None and any(re.search(pattern, item.case.key) for pattern in patterns)
     ]
     cells = []
@@ -42,14 +47,25 @@ def measured(name: str, level: str, patterns: list[str]) -> list[Measurement]:
         with Lab(place, machine, seed=1) as lab:
             for item in group:
                 case = item.otherwise or item.case
-                for value, run in worker.measure(probe, case, lab, 0, (2, 2)).items():
+                for value, run in worker.measure(wanted, case, lab, 0, (2, 2)).items():
                     named = case.having(value=value) if value else case
-                    cells.append(Measurement.of_runs(named, probe.unit_of(value), (run,)))
+                    cells.append(Measurement.of_runs(named, wanted.unit_of(value), (run,)))
     return cells
 
 
 if __name__ == "__main__":
-    # A virtual clock neither warms up nor has links to wake.
-    worker.WARM_UP_SECONDS = gpu_lab.WAKE_SECONDS = 0.0
-    probe, level, *patterns = sys.argv[1:]
-    json.dump([measurement_to_json(cell) for cell in measured(probe, level, patterns)], sys.stdout)
+    # A virtual clock neither warms up nor has links to wake, and is exact in short samples too.
+    probe.WARM_UP_SECONDS = gpu.COPY_WARM_UP_SECONDS = gpu_lab.WAKE_SECONDS = 0.0
+    gpu.COPY_SECONDS = gpu.WINDOW_SECONDS = SHORT_SECONDS
+    host_copy.SIZE_SECONDS = host_copy.WINDOW_SECONDS = SHORT_SECONDS
+    all_reduce.SHORT_SECONDS = all_reduce.LONG_SECONDS
+    found = discover()
+    json.dump(
+        [
+            [measurement_to_json(cell) for cell in measured(found, name, level, patterns.split())]
+            for name, level, patterns in (
+                query.split(maxsplit=2) for query in " ".join(sys.argv[1:]).split(" -- ")
+            )
+        ],
+        sys.stdout,
+    )

@@ -147,7 +147,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(probes, "has_cupy", lambda: True)
     monkeypatch.setattr(probes, "EDGE", 96)
-    monkeypatch.setattr(worker, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr("numamicro.probes.probe.WARM_UP_SECONDS", 0.0)
     return top
 
 

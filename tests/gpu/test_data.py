@@ -25,14 +25,14 @@ def test_a_pattern_is_known_again_and_a_bit_of_another_is_seen(
     seed: int, other: int, place: int, bit: int
 ) -> None:
     words = buffer()
-    _gpu_data.pattern_write(words.ctypes.data, SIZE, seed)
-    assert _gpu_data.pattern_wrong(words.ctypes.data, SIZE, seed) == 0
+    _gpu_data.pattern_write(words.ctypes.data, SIZE, 0, seed=seed)
+    assert _gpu_data.pattern_wrong(words.ctypes.data, SIZE, 0, seed=seed) == 0
     assert len(set(words)) == WORDS
     if other != seed:
-        assert _gpu_data.pattern_wrong(words.ctypes.data, SIZE, other) == WORDS
+        assert _gpu_data.pattern_wrong(words.ctypes.data, SIZE, 0, seed=other) == WORDS
     words[place] ^= np.uint64(1 << bit)
-    assert _gpu_data.pattern_wrong(words.ctypes.data, SIZE, seed) == 1
-    assert _gpu_data.pattern_wrong(buffer().ctypes.data, SIZE, seed) >= WORDS - 1
+    assert _gpu_data.pattern_wrong(words.ctypes.data, SIZE, 0, seed=seed) == 1
+    assert _gpu_data.pattern_wrong(buffer().ctypes.data, SIZE, 0, seed=seed) >= WORDS - 1
 
 
 def as_floats(words: np.ndarray) -> np.ndarray:
@@ -55,21 +55,21 @@ def test_the_sum_of_all_ranks_is_exact_and_an_addend_left_out_is_seen(
     parts = []
     for rank in range(ranks):
         words = buffer()
-        _gpu_data.addend_write(words.ctypes.data, SIZE, seed, rank)
+        _gpu_data.addend_write(words.ctypes.data, SIZE, 0, seed=seed, rank=rank)
         parts.append(as_floats(words))
         assert set(parts[-1]) <= set(range(16))
     total = as_bfloat16(sum(parts, np.zeros(4 * WORDS)))
-    assert _gpu_data.sum_wrong(total.ctypes.data, SIZE, seed, ranks) == 0
+    assert _gpu_data.sum_wrong(total.ctypes.data, SIZE, 0, seed=seed, ranks=ranks) == 0
     short = as_bfloat16(sum(parts[1:], np.zeros(4 * WORDS)))
-    assert _gpu_data.sum_wrong(short.ctypes.data, SIZE, seed, ranks) > WORDS // 2
+    assert _gpu_data.sum_wrong(short.ctypes.data, SIZE, 0, seed=seed, ranks=ranks) > WORDS // 2
     total[place] ^= np.uint64(1 << 40)
-    assert _gpu_data.sum_wrong(total.ctypes.data, SIZE, seed, ranks) == 1
+    assert _gpu_data.sum_wrong(total.ctypes.data, SIZE, 0, seed=seed, ranks=ranks) == 1
 
 
 @pytest.mark.parametrize("lines", [1, 2, 64, 1024])
 def test_a_chain_is_one_cycle_and_the_end_of_a_walk_is_known(lines: int) -> None:
     words = np.zeros(lines * 16, np.uint64)
-    _gpu_data.chain_write(words.ctypes.data, words.nbytes)
+    _gpu_data.chain_write(words.ctypes.data, words.nbytes, 0, whole=words.nbytes)
     at, seen = 0, []
     for step in range(lines + 3):
         assert _gpu_data.chain_position(words.nbytes, step) == at
@@ -80,7 +80,7 @@ def test_a_chain_is_one_cycle_and_the_end_of_a_walk_is_known(lines: int) -> None
 
 def test_a_chain_has_no_stride_that_a_prefetcher_could_learn() -> None:
     words = np.zeros(4096 * 16, np.uint64)
-    _gpu_data.chain_write(words.ctypes.data, words.nbytes)
+    _gpu_data.chain_write(words.ctypes.data, words.nbytes, 0, whole=words.nbytes)
     targets = words[::16].astype(np.int64)
     strides = np.diff(targets, prepend=0)
     assert np.unique(strides).size > 1
