@@ -25,9 +25,18 @@ def cells(
     machine: Machine, probe: str, *patterns: str, level: str = "default"
 ) -> list[Measurement]:
     """Measure cases of a probe on a simulated machine, in a process of its own."""
-    done = command(machine, "tests.gpu.cells", probe, level, *patterns)
+    return each_of(machine, (probe, level, *patterns))[0]
+
+
+def each_of(machine: Machine, *queries: tuple[str, ...]) -> list[list[Measurement]]:
+    """Measure cases of several probes in one process; a query is a probe, a level, and patterns."""
+    words = [word for query in queries for word in ("--", *query)][1:]
+    done = command(machine, "tests.gpu.cells", *words)
     assert done.returncode == 0, done.stderr
-    return [measurement_from_json(cell, "cells") for cell in json.loads(done.stdout)]
+    return [
+        [measurement_from_json(cell, "cells") for cell in found]
+        for found in json.loads(done.stdout)
+    ]
 
 
 def command(

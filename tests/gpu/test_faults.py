@@ -116,7 +116,7 @@ def test_a_group_of_more_than_a_gpu_can_reach_is_waived() -> None:
 
 def test_a_hang_costs_its_deadline_and_the_rest_is_measured() -> None:
     machine = FOUR.having("p2p_hang gpu0 gpu1")
-    found = run(machine, 10.0, "copy gpu(0>gpu1|2>gpu3)@|h2d node.>gpu0", "peer-copy", "host-copy")
+    found = run(machine, 4.0, "copy gpu(0>gpu1|2>gpu3)@|h2d node.>gpu0", "peer-copy", "host-copy")
     by_state = {str(cell.case.route): cell.state for cell in found}
     assert by_state.pop("gpu0>gpu1@copy-engine") is State.HANG
     assert len(by_state) == 3

@@ -16,7 +16,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -94,11 +94,15 @@ def host_copies(nodes: str, size: str) -> list[dict[str, Any]]:
     ]
 
 
+@cache
+def _content(seed: int, size: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
 def _host_copy(gate: Gate, index: int, node: int, size: int, *, pinned: bool) -> dict[str, Any]:
     gpu = gate.gpu
-    memory = gpu.allocate(size)
+    memory, sent = gpu.allocate(size), _content(index, size)
     host = HostMemory(gpu, size, node, register=pinned)
-    sent = random.Random(index).randbytes(size)
     host.memory[:] = sent
     (down,) = timed(gate, [(gpu, gpu.stream, partial(gpu.upload, memory, host.address, size))])
     host.memory[:] = bytes(size)
@@ -141,7 +145,7 @@ def _peer_copy(
             target.enable(source)
     except DriverError as error:
         return {"access": str(error)}
-    content = random.Random(here).randbytes(size)
+    content = _content(here, size)
     source.put(here, content)
     target.put(there, bytes(size))
     send = partial(source.send, target, there, here, size)
