@@ -15,6 +15,7 @@ from numamicro import output
 from numamicro.case import Case, Place, Route, node, parse_place
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
 from numamicro.report import shade
+from numamicro.report.figures import scale_of
 from numamicro.report.records import records, records_csv
 from numamicro.report.table import FORMATS, render
 from numamicro.topology import Cpu, Machine, Note, NumaNode
@@ -54,6 +55,15 @@ def load(pages: str, nanoseconds: float) -> Measurement:
 
 def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
+
+
+def test_a_table_without_figures_has_the_scale_that_they_would_have() -> None:
+    late = Note("budget", "too late")
+    launch = Case.of("launch", "queue", Route(node(0), Place("gpu", 0)))
+    skipped = [
+        Measurement(case, "s", State.SKIPPED, late) for case in (launch, load("huge", 1).case)
+    ]
+    assert [scale_of([cell]).label for cell in skipped] == ["µs", "ns"]
 
 
 def test_a_row_is_the_initiator_and_a_column_the_target_in_order_of_their_ids() -> None:

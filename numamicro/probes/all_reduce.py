@@ -54,7 +54,7 @@ MOST_BLOCKS = 36
 TIMEOUT_SECONDS, SCREEN_SECONDS = 5.0, 1.0
 """A rank gives up on its peers after this; where a screen hangs on it the driver would soon end it."""
 
-SHORT_SECONDS, LONG_SECONDS = 0.01, 0.002
+SHORT_SECONDS, LONG_SECONDS = 0.005, 0.002
 """A sample lasts at least this long: of messages that share a graph, and of one that has its own."""
 
 MOST_RECORDED, RECORDED_BYTES = 32, 8 * MIB

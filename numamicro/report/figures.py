@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from numamicro.case import gpus_of
 from numamicro.matrix import FAILED_STATES, State
 from numamicro.units import scale
 
@@ -31,10 +33,14 @@ class Footnotes:
 
 
 def scale_of(cells: Iterable[Measurement]) -> Scale:
-    """Give the one scale in which all figures of some cells are shown."""
+    """Give the one scale in which all figures of some cells are shown.
+
+    Where there is none yet, that of what the cells would hold: a GPU is waited for in microseconds.
+    """
     kept = list(cells)
     centres = [summary.center for cell in kept if (summary := cell.summary())]
-    return scale(kept[0].unit, min(centres, default=0.0))
+    on_gpus = any(gpus_of(cell.case.route.source, cell.case.route.target) for cell in kept)
+    return scale(kept[0].unit, min(centres, default=math.inf if on_gpus else 0.0))
 
 
 def figure(cell: Measurement, shown: Scale) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,10 +68,33 @@ def test_the_sum_of_all_ranks_is_exact_and_an_addend_left_out_is_seen(
     assert _gpu_data.sum_wrong(total.ctypes.data, SIZE, 0, seed=seed, ranks=ranks) == 1
 
 
+@given(seeds, places)
+def test_data_are_written_and_looked_at_part_by_part(seed: int, cut: int) -> None:
+    whole, parts = buffer(), buffer()
+    bounds = ((0, 8 * cut), (8 * cut, SIZE - 8 * cut))
+    writers = (
+        partial(_gpu_data.pattern_write, seed=seed),
+        partial(_gpu_data.addend_write, seed=seed, rank=0),
+    )
+    counters = (
+        partial(_gpu_data.pattern_wrong, seed=seed),
+        partial(_gpu_data.sum_wrong, seed=seed, ranks=1),
+    )
+    for write, wrong in zip(writers, counters, strict=True):
+        write(whole.ctypes.data, SIZE, 0)
+        for begin, size in bounds:
+            write(parts.ctypes.data + begin, size, begin)
+            assert wrong(whole.ctypes.data + begin, size, begin) == 0
+        assert (whole == parts).all()
+        assert wrong(whole.ctypes.data, SIZE, 8) > WORDS // 2
+
+
 @pytest.mark.parametrize("lines", [1, 2, 64, 1024])
 def test_a_chain_is_one_cycle_and_the_end_of_a_walk_is_known(lines: int) -> None:
     words = np.zeros(lines * 16, np.uint64)
-    _gpu_data.chain_write(words.ctypes.data, words.nbytes, 0, whole=words.nbytes)
+    half = lines // 2 * 128
+    for begin, size in ((0, half), (half, words.nbytes - half)):
+        _gpu_data.chain_write(words.ctypes.data + begin, size, begin, whole=words.nbytes)
     at, seen = 0, []
     for step in range(lines + 3):
         assert _gpu_data.chain_position(words.nbytes, step) == at

@@ -27,6 +27,7 @@ from numamicro.wishes import DEFAULT, LEVELS, QUICK, THOROUGH, Level, Wishes
 from tests.examples import header, with_gpus
 from tests.examples import machine as example_machine
 from tests.gpu.conftest import numamicro
+from tests.standin.account import read_account
 from tests.standin.machines import MACHINES
 
 if TYPE_CHECKING:
@@ -157,18 +158,45 @@ def test_a_wish_that_leaves_nothing_of_the_gpus_that_are_there_is_refused() -> N
         make_plan(lopsided, Wishes(only=("host-copy",), nodes=(1,)), PROBES)
 
 
-def test_most_of_a_gpus_time_is_measured(tmp_path: Path) -> None:
-    """On the account of the simulated machine: its virtual time, and what lay between two events."""
-    account = tmp_path / "account"
+@pytest.mark.parametrize(
+    ("name", "only", "options"),
+    [
+        ("one", "host-copy/h2d,host-copy/d2h", ()),
+        (
+            "four-on-two-sockets",  # less of it, and smaller: what is moved takes real time
+            "host-copy/h2d,host-copy/d2h,peer-copy/copy",
+            ("--nodes", "0", "--memory", "16M"),
+        ),
+    ],
+)
+def test_most_of_a_gpus_time_is_measured(
+    name: str, only: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """On the simulated machine's account, of what a quick run measures with GPUs."""
+    file = tmp_path / "account"
     done = numamicro(
-        MACHINES["one"],
-        *("matrix", "--quick", "-q", "--only", "host-copy"),
-        NUMAMICRO_STANDIN_ACCOUNT=str(account),
+        MACHINES[name],
+        *("matrix", "--quick", "-q", "--only", only, *options),
+        CUDA_VISIBLE_DEVICES="0,1",
+        NUMAMICRO_STANDIN_ACCOUNT=str(file),
     )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in account.read_text().splitlines()]
-    timed = sum(line["timed"] for line in lines)
-    assert timed > 0.8 * sum(line["seconds"] for line in lines)
+    account = read_account(file)
+    assert account.timed > 0
+    assert account.outside < 0.2, account.calls
+
+
+def test_a_worker_pins_its_memory_once(tmp_path: Path) -> None:
+    """Whatever a GPU measures with a node: to pin takes longer than all else of setting up."""
+    file = tmp_path / "account"
+    options = ("--quick", "-q", "--only", "host-copy", "--memory", "2M")
+    done = numamicro(MACHINES["one"], "matrix", *options, NUMAMICRO_STANDIN_ACCOUNT=str(file))
+    assert done.returncode == 0, done.stderr
+    calls = read_account(file).calls
+    workers = calls["cuDevicePrimaryCtxRetain"][0]
+    # The memory that is measured, that of one more way at once, and what data pass on their way.
+    assert calls["cuMemHostRegister_v2"][0] <= 2 * workers + 1
+    assert calls["cuMemHostRegister_v2"][0] == calls["cuMemHostUnregister"][0]
 
 
 # --- Drivers that do not answer ------------------------------------------------------------------------

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def gpu_check(*faults: str, machine: str = "one") -> subprocess.CompletedProcess[str]:
     with staged(MACHINES[machine].having(*faults)) as environment:
         return subprocess.run(
-            [sys.executable, "-P", "-m", "bench.gpu", "--dry", "--time", "2"],
+            [sys.executable, "-P", "-m", "bench.gpu", "--dry", "--time", "1"],
             env=environment | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,

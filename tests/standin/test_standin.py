@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.standin.account import read_account
 from tests.standin.conftest import act
-from tests.standin.machines import LAUNCH, MACHINES, PAGEABLE, TICK, Machine
+from tests.standin.machines import CONTEXT, LAUNCH, MACHINES, PAGEABLE, PIN, TICK, Machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,9 +184,13 @@ def test_the_account_tells_measured_time_from_the_rest(tmp_path: Path) -> None:
     found = act(
         machine, "together", str(SIZE), "down0", "up0", NUMAMICRO_STANDIN_ACCOUNT=str(account)
     )
-    (line,) = map(json.loads, account.read_text().splitlines())
-    assert line["timed"] == pytest.approx(max(found), rel=WITHIN)
-    assert line["seconds"] > line["timed"]
+    told = read_account(account)
+    assert told.timed == pytest.approx(max(found), rel=WITHIN)
+    assert told.seconds == pytest.approx(sum(spent for _, spent in told.calls.values()))
+    assert told.start == pytest.approx(CONTEXT, rel=WITHIN)
+    assert told.calls["cuMemHostRegister_v2"][1] > PIN * 2 * SIZE
+    waited = told.calls["cuEventSynchronize"][1]
+    assert told.timed < waited < told.seconds - told.start
 
 
 # --- Faults -----------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ class _Figures:
         center = self.center(probe, operation, source, target)
         if center is None:
             return ""
-        shown = scale(self._cells[probe, operation, source, target][0].unit)
+        shown = scale(self._cells[probe, operation, source, target][0].unit, center)
         return f"{shown.text(center)} {shown.label}"
 
     def gpus_at(self, index: int | None) -> list[Place]:
