@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numamicro.bulk import no_collector, read_at_most, remembered
 from numamicro.case import Case, Place, Route, parse_place
@@ -13,10 +14,11 @@ from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
 from numamicro.saving import save
 from numamicro.topology import Machine, Note
+from numamicro.typed import MOST, Json, as_kind, maybe, plain, take
 from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 SCHEMA = 1
@@ -25,25 +27,12 @@ SCHEMA = 1
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From a version to the function that turns its document into the next version's."""
 
-Json = dict[str, Any]
+T = TypeVar("T")
 
-_MOST = 2**63
 _LEAST_SECONDS = 1e-15
 """Shorter than any clock's step: a rate over less would pass what a float holds."""
 _MOST_BYTES = 1 << 30
-_PLAIN = (str, bool, type(None))
-_SIZELESS = frozenset({dict, list, *_PLAIN})
-"""Types of which no value is too large."""
 _STATES = {state.value: state for state in State}
-_NAMES: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -126,9 +115,13 @@ def _reason_to_json(reason: Note | None) -> Json | None:
 def matrix_text(matrix: CostMatrix) -> str:
     """Give the document as text: one line a cell, for files are diffed and grepped."""
     document = matrix_to_json(matrix)
-    cells = ",\n".join(json.dumps(cell) for cell in document.pop("measurements"))
+    cells = _BETWEEN.join(json.dumps(cell) for cell in document.pop("measurements"))
     head = json.dumps(document, indent=1).removesuffix("\n}")
-    return f'{head},\n "measurements": [\n{cells}\n ]\n}}\n'
+    return f"{head}{_CELLS}{cells}{_END}"
+
+
+_CELLS, _BETWEEN, _END = ',\n "measurements": [\n', ",\n", "\n ]\n}\n"
+"""What stands before, between and after cells; none of it can stand within a JSON text's quotes."""
 
 
 def write_matrix(matrix: CostMatrix, path: Path) -> None:
@@ -154,19 +147,54 @@ def read_matrix(path: Path) -> CostMatrix:
         It cannot be read, is cut short, is newer than this program, or lacks a key.
     """
     with no_collector():
-        header, cells = read_cells(path)
+        header, cells = read_cells(path, lambda cell: cell)
         return CostMatrix(header, tuple(cells))
 
 
-def read_cells(path: Path) -> tuple[Header, Iterator[Measurement]]:
-    """Read a result file whose cells are wanted one after the other, and not kept.
+def read_cells(path: Path, keep: Callable[[Measurement], T]) -> tuple[Header, list[T]]:
+    """Read a result file and keep of each cell what `keep` gives.
 
     Raises
     ------
     NumamicroError
-        As of :func:`read_matrix`; where a cell is at fault, once that cell's turn has come.
+        As of :func:`read_matrix`.
     """
-    return _decoded(_parsed(_text_of(path), path), str(path))
+    text, where = _text_of(path), str(path)
+    try:
+        header, cells = _as_written(text, where)
+        return header, [keep(cell) for cell in cells]
+    except (ValueError, RecursionError):
+        header, cells = _decoded(_parsed(text, path), where)
+        return header, [keep(cell) for cell in cells]
+
+
+def _as_written(text: str, where: str) -> tuple[Header, Iterator[Measurement]]:
+    """Give the cells of a text that stands as :func:`matrix_text` writes it, parsed one by one: what
+    was parsed of one is given back before the next takes memory.
+
+    Raises
+    ------
+    ValueError
+        It stands otherwise, which may or may not be JSON.
+    """
+    head, begin, _ = text.partition(_CELLS)
+    document = json.loads(f"{head}{begin}{_END}", parse_constant=partial(_refuse, where))
+    if not begin or document.get("schema") != SCHEMA or _overflows(document):
+        raise ValueError
+    header, _ = _decoded(document, where)
+    return header, _measurements(_cells_from(text, len(head) + len(_CELLS), where), where)
+
+
+def _cells_from(text: str, position: int, where: str) -> Iterator[object]:
+    parse = json.JSONDecoder(parse_constant=partial(_refuse, where)).raw_decode
+    while True:
+        cell, position = parse(text, position)
+        yield cell
+        if not text.startswith(_BETWEEN, position):
+            break
+        position += len(_BETWEEN)
+    if text[position:] != _END:
+        raise ValueError
 
 
 def _text_of(path: Path) -> str:
@@ -238,25 +266,27 @@ def matrix_from_json(document: object, where: str) -> CostMatrix:
 
 
 def _decoded(document: object, where: str) -> tuple[Header, Iterator[Measurement]]:
-    top = _upgraded(_as(document, dict, where), where)
-    cells = _take(top, "measurements", list, where)
-    machine = _machine_from_json(_take(top, "machine", dict, where), where)
+    top = _upgraded(as_kind(document, dict, where), where)
+    cells = take(top, "measurements", list, where)
+    machine = _machine_from_json(take(top, "machine", dict, where), where)
     header = Header(
-        tool=_take(top, "tool", str, where),
-        created=_take(top, "created", str, where),
-        origin=_take(top, "origin", str, where),
-        label=_maybe(top, "label", str, where),
-        machine_id=_maybe(top, "machine_id", str, where),
-        boot_id=_maybe(top, "boot_id", str, where),
-        plan=_take(top, "plan", dict, where),
-        budget=_maybe(top, "budget", (int, float), where),
-        setting=_plain(top, "setting", where),
+        tool=take(top, "tool", str, where),
+        created=take(top, "created", str, where),
+        origin=take(top, "origin", str, where),
+        label=maybe(top, "label", str, where),
+        machine_id=maybe(top, "machine_id", str, where),
+        boot_id=maybe(top, "boot_id", str, where),
+        plan=take(top, "plan", dict, where),
+        budget=maybe(top, "budget", (int, float), where),
+        setting=plain(top, "setting", where),
         machine=machine,
     )
-    return header, (
-        measurement_from_json(cell, f"{where}: measurements[{index}]")
-        for index, cell in enumerate(cells)
-    )
+    return header, _measurements(cells, where)
+
+
+def _measurements(cells: Iterable[object], where: str) -> Iterator[Measurement]:
+    for index, cell in enumerate(cells):
+        yield measurement_from_json(cell, f"{where}: measurements[{index}]")
 
 
 @remembered
@@ -268,7 +298,7 @@ def _machine_from_json(document: Json, where: str) -> Machine:
 
 
 def _upgraded(document: Json, where: str) -> Json:
-    version = _take(document, "schema", int, where)
+    version = take(document, "schema", int, where)
     if version > SCHEMA:
         raise NumamicroError(
             f"{where} has schema {version}, and this numamicro reads up to {SCHEMA}: "
@@ -284,27 +314,24 @@ def _upgraded(document: Json, where: str) -> Json:
 
 def measurement_from_json(document: object, where: str) -> Measurement:
     """Give one cell."""
-    cell = _as(document, dict, where)
+    cell = as_kind(document, dict, where)
     state = _state(cell, where)
-    runs = tuple(
-        run_from_json(run, f"{where}.runs[{index}]")
-        for index, run in enumerate(_take(cell, "runs", list, where))
-    )
+    runs = _runs_from_json(take(cell, "runs", list, where), where)
     if state is State.OK and any(run.state is not State.OK for run in runs):
         raise NumamicroError(f"{where} is said to be ok, and one of its runs is not")
     return Measurement(
         case=case_from_json(cell, where),
-        unit=_take(cell, "unit", str, where),
+        unit=take(cell, "unit", str, where),
         state=state,
         reason=_reason(cell, where),
         runs=runs,
-        origin=_maybe(cell, "origin", str, where),
+        origin=maybe(cell, "origin", str, where),
     )
 
 
 def case_from_json(document: object, where: str) -> Case:
     """Give the identity of a cell."""
-    cell = _as(document, dict, where)
+    cell = as_kind(document, dict, where)
     return _case_from_json({key: cell[key] for key in _IDENTITY if key in cell}, where)
 
 
@@ -313,20 +340,20 @@ _IDENTITY = ("probe", "operation", "route", "params")
 
 @remembered
 def _case_from_json(cell: Json, where: str) -> Case:
-    route = _take(cell, "route", dict, where)
-    params = _take(cell, "params", dict, where)
+    route = take(cell, "route", dict, where)
+    params = take(cell, "params", dict, where)
     for name, value in params.items():
-        _as(value, (int, float, str, bool), f"{where}.params[{name!r:.60}]")
+        as_kind(value, (int, float, str, bool), f"{where}.params[{name!r:.60}]")
     try:
-        via = _maybe(route, "via", str, where)
+        via = maybe(route, "via", str, where)
         return Case.of(
-            _take(cell, "probe", str, where),
-            _take(cell, "operation", str, where),
+            take(cell, "probe", str, where),
+            take(cell, "operation", str, where),
             Route(
-                _place(_take(route, "source", str, where)),
-                _place(_take(route, "target", str, where)),
+                _place(take(route, "source", str, where)),
+                _place(take(route, "target", str, where)),
                 None if via is None else _single_place(via),
-                _take(route, "mover", str, where),
+                take(route, "mover", str, where),
             ),
             **params,
         )
@@ -348,51 +375,71 @@ def _single_place(text: str) -> Place:
 
 def run_from_json(document: object, where: str) -> Run:
     """Give what one process brought."""
-    run = _as(document, dict, where)
-    placement = _maybe(run, "placement", dict, where)
+    run = as_kind(document, dict, where)
+    (samples,) = _samples_from_json([run], [where])
+    return _run(run, samples, where)
+
+
+def _runs_from_json(documents: list[Any], where: str) -> tuple[Run, ...]:
+    places = [f"{where}.runs[{index}]" for index in range(len(documents))]
+    runs = [as_kind(run, dict, place) for run, place in zip(documents, places, strict=True)]
+    return tuple(map(_run, runs, _samples_from_json(runs, places), places))
+
+
+def _run(run: Json, samples: tuple[Sample, ...], where: str) -> Run:
+    placement = maybe(run, "placement", dict, where)
     return Run(
-        process=_take(run, "process", int, where),
-        temperature=_take(run, "temperature", str, where),
+        process=take(run, "process", int, where),
+        samples=samples,
+        temperature=take(run, "temperature", str, where),
         state=_state(run, where),
         reason=_reason(run, where),
-        samples=_samples_from_json(_take(run, "samples", list, where), where),
         placement=None
         if placement is None
         else _placement_from_json(placement, f"{where}.placement"),
-        outcome=_plain(run, "outcome", where),
-        warnings=_warnings(_take(run, "warnings", list, where), where),
+        outcome=plain(run, "outcome", where),
+        warnings=_warnings(take(run, "warnings", list, where), where),
     )
 
 
-def _samples_from_json(samples: list[Any], where: str) -> tuple[Sample, ...]:
-    if not samples:
-        return ()
-    found = _samples(samples)
-    if found is None:
-        index = next(i for i, sample in enumerate(samples) if _samples([sample]) is None)
+def _samples_from_json(runs: list[Json], places: list[str]) -> list[tuple[Sample, ...]]:
+    """Give the samples of each run, checked all together: files hold millions of them."""
+    lists = [take(run, "samples", list, place) for run, place in zip(runs, places, strict=True)]
+    together = [*chain.from_iterable(lists)]
+    if together and not _are_samples(together):
         raise NumamicroError(
-            f"{where}.samples[{index}] is not [seconds, amount, repetitions], all above zero"
+            f"{_first_other(lists, places)} is not [seconds, amount, repetitions], all above zero"
         )
-    return found
+    return [tuple(map(_new_sample, samples)) for samples in lists]
 
 
-def _samples(samples: list[Any]) -> tuple[Sample, ...] | None:
-    """Give samples, or None where one is none: a column at a time, for files hold millions of them."""
+def _are_samples(rows: list[Any]) -> bool:
     try:
-        seconds, amounts, repetitions = zip(*samples, strict=True)
+        seconds, amounts, repetitions = zip(*rows, strict=True)
     except (TypeError, ValueError):
-        return None
-    counts = amounts + repetitions
+        return False
     # What else has three parts, a text or an object, has no numbers for parts.
-    if (
+    if not (
         {*map(type, seconds)} <= {float, int}
-        and {*map(type, counts)} == {int}
-        and min(seconds) >= _LEAST_SECONDS
-        and min(counts) > 0
-        and max(max(seconds), max(counts)) < _MOST
+        and {*map(type, amounts)} == {*map(type, repetitions)} == {int}
     ):
-        return tuple(map(_new_sample, zip(map(float, seconds), amounts, repetitions, strict=True)))
-    return None
+        return False
+    counts = {*amounts, *repetitions}
+    return (
+        min(seconds) >= _LEAST_SECONDS
+        and min(counts) > 0
+        and max(seconds) < MOST
+        and max(counts) < MOST
+    )
+
+
+def _first_other(lists: list[list[Any]], places: list[str]) -> str:
+    return next(
+        f"{place}.samples[{index}]"
+        for rows, place in zip(lists, places, strict=True)
+        for index, row in enumerate(rows)
+        if not _are_samples([row])
+    )
 
 
 _new_sample = partial(tuple.__new__, Sample)
@@ -401,29 +448,24 @@ _new_sample = partial(tuple.__new__, Sample)
 
 @remembered
 def _placement_from_json(placement: Json, where: str) -> Placement:
-    pages = _take(placement, "pages", dict, where)
+    pages = take(placement, "pages", dict, where)
     try:
         counted = {
-            int(node): count
-            if type(count) is int and _is_number(count)
-            else _as(count, int, f"{where}.pages")
-            for node, count in pages.items()
+            int(node): as_kind(count, int, f"{where}.pages") for node, count in pages.items()
         }
     except ValueError as error:
         raise NumamicroError(f"{where}.pages has a key that is no node id") from error
     return Placement(
         share=_share(placement, "share", where),
-        by=_maybe(placement, "by", str, where),
+        by=maybe(placement, "by", str, where),
         pages=counted,
-        page_bytes=_take(placement, "page_bytes", int, where),
+        page_bytes=take(placement, "page_bytes", int, where),
         huge_share=_share(placement, "huge_share", where),
     )
 
 
 def _share(placement: Json, key: str, where: str) -> float | None:
-    share = placement.get(key)
-    if type(share) is not float:
-        share = _maybe(placement, key, (int, float), where)
+    share = maybe(placement, key, (int, float), where)
     if share is not None and not 0 <= share <= 1:
         raise NumamicroError(f"{where}: key '{key}' is not within 0 and 1")
     return None if share is None else float(share)
@@ -445,53 +487,13 @@ def _warnings(warnings: list[Any], where: str) -> tuple[Note, ...]:
 
 
 def _note(document: object, where: str) -> Note:
-    note = _as(document, dict, where)
-    return Note(_take(note, "code", str, where), _take(note, "text", str, where))
+    note = as_kind(document, dict, where)
+    return Note(take(note, "code", str, where), take(note, "text", str, where))
 
 
 def _state(document: Json, where: str) -> State:
-    text = _take(document, "state", str, where)
+    text = take(document, "state", str, where)
     state = _STATES.get(text)
     if state is None:
         raise NumamicroError(f"{where}: {text!r:.60} is no state of a cell")
     return state
-
-
-def _take(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
-    value = document.get(key)
-    # Nearly every value is what it should be, and a sentence on where it stands takes longer.
-    if type(value) is kind and (kind in _SIZELESS or _is_number(value)):
-        return value
-    if key not in document:
-        raise NumamicroError(f"{where}: key '{key}' is missing")
-    return _as(value, kind, f"{where}: key '{key}'")
-
-
-def _plain(document: Mapping[str, Any], key: str, where: str) -> Json:
-    values: Json = _take(document, key, dict, where)
-    for name, value in values.items():
-        if type(value) not in _PLAIN and not _is_number(value):
-            _as(value, (int, float, *_PLAIN), f"{where}: {key}[{name!r:.60}]")
-    return values
-
-
-def _maybe(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
-    return None if document.get(key) is None else _take(document, key, kind, where)
-
-
-def _as(value: object, kind: Any, where: str) -> Any:
-    # bool is an int to Python, never to the file.
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise NumamicroError(f"{where} holds {_NAMES[type(value)]}, not {_names(kinds)}")
-    if isinstance(value, int | float) and not abs(value) < _MOST:
-        raise NumamicroError(f"{where} holds a number that passes 64 bits")
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and -_MOST < value < _MOST
-
-
-def _names(kinds: tuple[type, ...]) -> str:
-    return " or ".join(dict.fromkeys(_NAMES[kind] for kind in kinds))

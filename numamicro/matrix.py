@@ -154,7 +154,9 @@ class Measurement:
         """Give the warm samples in the base unit, by the process that took them."""
         rate = is_rate(self.unit)
         return [
-            [s.amount / s.seconds if rate else s.seconds / s.amount for s in run.samples]
+            [amount / seconds for seconds, amount, _ in run.samples]
+            if rate
+            else [seconds / amount for seconds, amount, _ in run.samples]
             for run in self.runs
             if run.samples and run.temperature == "warm"
         ]

@@ -20,6 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     "errors",
     "bulk",
+    "typed",
     "_cpu",
     "_gpu",
     "_gpu_data",

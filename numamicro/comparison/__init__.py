@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numamicro.bulk import no_collector
-from numamicro.comparison.boots import Side, differ, read_side, shared_boots, tail_words
+from numamicro.comparison.boots import Side, differ, read_sides, shared_boots, tail_words
 from numamicro.comparison.changes import Asked, parse_changed
 from numamicro.comparison.differences import (
     Difference,
@@ -110,12 +110,8 @@ def compare(base: Sequence[Path], new: Sequence[Path], options: Options) -> Comp
         A file is no result file, a side mixes machines, or boots do not suit the unit.
     """
     with no_collector():
-        one, other = (_read(name, paths, options) for name, paths in (("base", base), ("new", new)))
-        return compare_sides(one, other, options)
-
-
-def _read(name: str, paths: Sequence[Path], options: Options) -> Side:
-    return read_side(name, paths, unit=options.unit, share=options.share, token=options.token)
+        sides = read_sides(base, new, unit=options.unit, share=options.share, token=options.token)
+        return compare_sides(*sides, options)
 
 
 def compare_sides(base: Side, new: Side, options: Options) -> Comparison:

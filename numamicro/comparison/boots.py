@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numamicro.comparison.places import renumbered, same_gpus
 from numamicro.errors import NumamicroError
-from numamicro.file import read_cells
-from numamicro.matrix import CostMatrix, State
+from numamicro.file import read_cells, read_matrix
+from numamicro.matrix import State
 from numamicro.stats import fewest_for, median, tail
 from numamicro.units import MIB
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numamicro.case import Case
-    from numamicro.matrix import Header, Measurement
+    from numamicro.matrix import CostMatrix, Header, Measurement
     from numamicro.stats import Tail
 
 
@@ -112,20 +112,18 @@ def files_of(names: Iterable[str]) -> list[Path]:
     return paths
 
 
-def read_side(
-    name: str,
-    paths: Sequence[Path],
+def read_sides(
+    base: Sequence[Path],
+    new: Sequence[Path],
     *,
     unit: str = "boot",
     share: float = 0.5,
     token: Callable[[CostMatrix], Value] | None = None,
-) -> Side:
-    """Read the files of one side, one after the other, and keep of each what is compared.
+) -> tuple[Side, Side]:
+    """Read the files of both sides and keep of each what is compared.
 
     Parameters
     ----------
-    name : str
-        base or new.
     unit : str
         boot: files of one boot count once. file: each file counts, and all are of one boot.
     share : float
@@ -136,9 +134,16 @@ def read_side(
     Raises
     ------
     NumamicroError
-        A file is no result file, or the files are not of one machine.
+        A file is no result file, or the files of a side are not of one machine.
     """
-    boots = _read_all(paths, partial(_boot_of, share=share, token=token))
+    boots = _read_all([*base, *new], partial(_boot_of, share=share, token=token))
+    return (
+        _side("base", boots[: len(base)], unit),
+        _side("new", boots[len(base) :], unit),
+    )
+
+
+def _side(name: str, boots: Sequence[Boot], unit: str) -> Side:
     _check_one_machine(name, boots)
     return Side(name, tuple(boots if unit == "file" else _by_boot(boots)))
 
@@ -181,15 +186,12 @@ def _size(path: Path) -> int:
 
 
 def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
-    header, cells = read_cells(path)
     if token is None:
-        return Boot((str(path),), header, _values(cells, share))
-    matrix = CostMatrix(header, tuple(cells))
-    return Boot((str(path),), header, _values(matrix.measurements, share), token(matrix))
-
-
-def _values(cells: Iterable[Measurement], share: float) -> dict[Case, Value]:
-    return {cell.case: value_of(cell, share) for cell in cells}
+        header, values = read_cells(path, lambda cell: (cell.case, value_of(cell, share)))
+        return Boot((str(path),), header, dict(values))
+    matrix = read_matrix(path)
+    values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
+    return Boot((str(path),), matrix.header, values, token(matrix))
 
 
 def value_of(cell: Measurement, share: float = 0.5) -> Value:

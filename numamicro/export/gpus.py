@@ -58,10 +58,7 @@ def gpu_node(matrix: CostMatrix, format: str) -> GpuNode:
         raise NumamicroError(f"--to {format} needs GPUs, and the file tells of none")
     each, pairs = [(index,) for index in gpus], list(permutations(gpus, 2))
     nodes = [target.id for target in matrix.header.machine.targets]
-    nearest = [
-        max(_known(rates.to_gpu, product(nodes, [index])), default=None)
-        for index in gpus
-    ]
+    nearest = [max(_known(rates.to_gpu, product(nodes, [index])), default=None) for index in gpus]
     memory = [rates.gpu_memory(index) for index in gpus]
     hops = _loads(matrix) or _known(rates.peer_hop, pairs)
     return GpuNode(
