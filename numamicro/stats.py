@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import comb, exp, inf, lgamma, log, log1p, nan, sqrt
+from math import comb, exp, inf, lgamma, log, log1p, nan, pi, sqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -298,16 +298,15 @@ def t_quantile(chance: float, freedom: float) -> float:
 
 @cache
 def _t_quantile(chance: float, tenths: int) -> float:
-    low, high = 0.0, 1.0
-    while two_sided(high, tenths / 10) > chance:
-        low, high = high, 2 * high
-    for _ in range(40):
-        middle = (low + high) / 2
-        if two_sided(middle, tenths / 10) > chance:
-            low = middle
-        else:
-            high = middle
-    return high
+    # Newton's method: the chance falls ever slower, so that steps from the left never pass the root.
+    freedom = tenths / 10
+    scale = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(freedom * pi)
+    t, step = 0.0, 1.0
+    while step > 1e-12 * t:
+        density = scale * exp(-(freedom + 1) / 2 * log1p(t * t / freedom))
+        step = (two_sided(t, freedom) - chance) / (2 * density)
+        t += step
+    return t
 
 
 # ---- two sides -----------------------------------------------------------------------------------

@@ -309,6 +309,20 @@ def without(document: Any, path: Path_) -> Any:
     return put(document, path[:-1], lacking)
 
 
+def as_written(document: Any) -> str:
+    """Give a document as text, laid out as the program lays it out where it has cells."""
+    cells = document.get("measurements") if isinstance(document, dict) else None
+    if not isinstance(cells, list) or set(document) != set(DOCUMENT):
+        return json.dumps(document)
+    head = json.dumps({key: document[key] for key in document if key != "measurements"}, indent=1)
+    lines = ",\n".join(map(json.dumps, cells))
+    return head.removesuffix("\n}") + f',\n "measurements": [\n{lines}\n ]\n}}\n'
+
+
+def test_the_layout_is_the_programs() -> None:
+    assert as_written(DOCUMENT) == matrix_text(full_matrix())
+
+
 def read_or_refuse(text: str | bytes, path: Path) -> CostMatrix | None:
     """Read a text as a file: give the matrix, or None when a sentence refused it."""
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -351,13 +365,41 @@ def test_a_wrong_value_anywhere_is_refused_or_harmless(tmp_path: Path) -> None:
     places = [place for place, _ in nodes_of(DOCUMENT)]
     for number, place in enumerate(places):
         for value in WRONG_VALUES[number % 4 :: 4]:
-            refused += read_or_refuse(json.dumps(put(DOCUMENT, place, value)), path) is None
+            refused += read_or_refuse(as_written(put(DOCUMENT, place, value)), path) is None
     assert refused > len(places)
+
+
+LAID_OUT_OTHERWISE = (
+    ("},\n", "} ,\n"),
+    ("\n ]\n}\n", "\n ]\n}"),
+    ("\n ]\n}\n", '\n ],\n "label": "all"\n}\n'),
+    ('"label": "all"', '"measurements": 1,\n "label": "all"'),
+)
+
+
+def test_a_file_reads_alike_however_it_is_laid_out(tmp_path: Path) -> None:
+    path, text = tmp_path / "laid.json", matrix_text(full_matrix())
+    assert all(text != text.replace(*change) for change in LAID_OUT_OTHERWISE)
+    for content in (
+        *(text.replace(*change) for change in LAID_OUT_OTHERWISE),
+        json.dumps(DOCUMENT),
+        json.dumps(dict(reversed(DOCUMENT.items())), indent=1),
+    ):
+        path.write_text(content)
+        assert read_matrix(path) == full_matrix()
+
+
+def test_a_list_within_is_not_taken_for_the_cells(tmp_path: Path) -> None:
+    within = '"label": {"x": 1,\n "measurements": [\n1\n ]\n}'
+    path = tmp_path / "within.json"
+    path.write_text(matrix_text(full_matrix()).replace('"label": "all"', within))
+    with pytest.raises(NumamicroError, match="key 'label' holds an object"):
+        read_matrix(path)
 
 
 def test_a_missing_value_anywhere_is_refused_or_harmless(tmp_path: Path) -> None:
     path, places = tmp_path / "lacking.json", [place for place, _ in nodes_of(DOCUMENT) if place]
-    lacking = (json.dumps(without(DOCUMENT, place)) for place in places)
+    lacking = (as_written(without(DOCUMENT, place)) for place in places)
     refused = sum(read_or_refuse(text, path) is None for text in lacking)
     assert 0 < refused < len(places)
 
@@ -381,7 +423,7 @@ def test_anything_anywhere_is_refused_or_harmless(tmp_path: Path, data: st.DataO
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.sampled_from([place for place, _ in nodes_of(document)]))
         document = put(document, place, data.draw(examples.json_values))
-    read_or_refuse(json.dumps(document), tmp_path / "any.json")
+    read_or_refuse(as_written(document), tmp_path / "any.json")
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -442,10 +484,11 @@ def test_the_sentence_says_where_and_what(
     tmp_path: Path, place: Path_, value: object, sentence: str
 ) -> None:
     path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(put(DOCUMENT, place, value)))
-    with pytest.raises(NumamicroError) as caught:
-        read_matrix(path)
-    assert str(caught.value).startswith(f"{path}: {sentence}")
+    for lay_out in (as_written, json.dumps):
+        path.write_text(lay_out(put(DOCUMENT, place, value)))
+        with pytest.raises(NumamicroError) as caught:
+            read_matrix(path)
+        assert str(caught.value).startswith(f"{path}: {sentence}")
 
 
 @pytest.mark.parametrize(
