@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from numamicro.bulk import no_collector
 from numamicro.case import Case, Param, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
@@ -129,6 +130,7 @@ class Plan:
         )
 
 
+@no_collector()
 def make_plan(machine: Machine, wishes: Wishes, probes: Sequence[Probe]) -> Plan:
     """Plan what `wishes` ask of `machine`.
 
@@ -213,12 +215,11 @@ def _why_nothing(planned: Sequence[Planned]) -> str:
 def _plan_probe(probe: Probe, machine: Machine, wishes: Wishes) -> Iterator[Planned]:
     representatives: dict[tuple[object, ...], tuple[Case, ...]] = {}
     for (route, *rest), table in _tables(probe, probe.cases(machine, wishes)).items():
+        refused = {case: why for case in table if (why := probe.waived(case, machine))}
         waived = [
-            Planned(case, probe, Priority.PAIRS, 0.0, waived=why)
-            for case in table
-            if (why := probe.waived(case, machine))
+            Planned(case, probe, Priority.PAIRS, 0.0, waived=why) for case, why in refused.items()
         ]
-        cases = [case for case in table if case not in {item.case for item in waived}]
+        cases = [case for case in table if case not in refused]
         if not cases:
             yield waived[-1]  # one cell says it; the route's sweep would only repeat it
             continue
@@ -248,8 +249,9 @@ def _tables(
 ) -> dict[tuple[Route, str, tuple[tuple[str, Param], ...]], list[Case]]:
     """Group cases that differ in swept parameters alone, by route, operation and the rest."""
     tables = defaultdict(list)
+    varied = {*probe.swept, "bytes"}
     for case in cases:
-        fixed = tuple(item for item in case.params if item[0] not in (*probe.swept, "bytes"))
+        fixed = tuple([item for item in case.params if item[0] not in varied])
         tables[case.route, case.operation, fixed].append(case)
     return tables
 
@@ -266,11 +268,12 @@ def _sharing_buffers(planned: Iterable[Planned], machine: Machine) -> tuple[Plan
     shared = []
     for item in planned:
         case = item.case
-        buffer = (item.priority, case.route, case.get("bytes"), case.get("pages"))
-        if not item.waived and buffer in touched:
-            asked = item.otherwise or case
-            item = replace(item, seconds=item.seconds - item.probe.cost(asked, machine).touch)
-        touched.add(buffer)
+        touch = 0.0 if item.waived else item.probe.cost(item.otherwise or case, machine).touch
+        if touch:
+            buffer = (item.priority, case.route, case.get("bytes"), case.get("pages"))
+            if buffer in touched:
+                item = replace(item, seconds=item.seconds - touch)
+            touched.add(buffer)
         shared.append(item)
     return tuple(shared)
 

@@ -13,8 +13,9 @@ from numamicro.units import MIB
 from numamicro.wishes import QUICK, THOROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from numamicro.case import AnyPlace
     from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
@@ -40,11 +41,13 @@ class CoreToCore(Probe):
         """Give every pair of last-level caches, or of cores if thorough."""
         if not wishes.wants(self.name, "hand-over") or (wishes.level is QUICK and not wishes.only):
             return
-        for source, target in combinations_with_replacement(_spots(machine, wishes), 2):
-            if pair_of(source, target, machine) is None:
-                continue
-            for home in _homes(source, machine, wishes):
-                yield Case.of(self.name, "hand-over", Route(source, target), home=home)
+        spots, cores = _spots(machine, wishes), _cores(machine)
+        homes = {spot: _homes(spot, machine, wishes) for spot in spots}
+        for source, target in combinations_with_replacement(spots, 2):
+            if _pair_of(source, target, machine, cores) is not None:
+                route = Route(source, target)
+                for home in homes[source]:
+                    yield Case.of(self.name, "hand-over", route, home=home)
 
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Every pair of cores can do it."""
@@ -60,7 +63,7 @@ class CoreToCore(Probe):
         from numamicro import _cpu
 
         source, target = case.route.source, case.route.target
-        pair = pair_of(source, target, lab.machine)
+        pair = _pair_of(source, target, lab.machine, _cores(lab.machine))
         if pair is None:
             raise CaseFailed(State.WAIVED, "one-core", f"{source} and {target} are one core")
         team = lab.team_on(pair)
@@ -81,13 +84,16 @@ class CoreToCore(Probe):
         yield sample
 
 
-def pair_of(source: object, target: object, machine: Machine) -> tuple[int, int] | None:
+def _cores(machine: Machine) -> dict[int, int | None]:
+    """Give the core of each CPU."""
+    return {cpu.id: cpu.core for cpu in machine.cpus}
+
+
+def _pair_of(
+    source: AnyPlace, target: AnyPlace, machine: Machine, cores: Mapping[int, int | None]
+) -> tuple[int, int] | None:
     """Give one CPU of each place, of different cores; None when they have only one core."""
-    if not isinstance(source, Place) or not isinstance(target, Place):
-        return None
-    here = machine.usable_cpus(source)
-    there = machine.usable_cpus(target)
-    cores = {cpu.id: cpu.core for cpu in machine.cpus}
+    here, there = machine.usable_cpus(source), machine.usable_cpus(target)
     for other in there:
         if here and cores[other] != cores[here[0]]:
             return here[0], other
