@@ -89,7 +89,11 @@ def test_list_measures_nothing(tmp_path: Path) -> None:
 def test_one_allowed_cpu_is_all_that_is_used() -> None:
     last = max(os.sched_getaffinity(0))
     result = numamicro(
-        *QUICK, "--only", "bandwidth/read", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {last})
+        *QUICK,
+        "--only",
+        "bandwidth/read",
+        "--json",
+        preexec_fn=lambda: os.sched_setaffinity(0, {last}),
     )
     assert result.returncode == 0
     cells = json.loads(result.stdout)["measurements"]
