@@ -52,7 +52,8 @@ def test_whatever_a_file_lacks(
     try:
         advice = advise(predictor)
     except NumamicroError as error:
-        assert str(error)
-        assert "\n" not in str(error)
+        sentence = str(error)
+        assert sentence
+        assert "\n" not in sentence
     else:
         assert advice.best.decode.seconds > 0

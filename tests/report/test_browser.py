@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
+
+    from numamicro.matrix import CostMatrix
 
 UNITS = {"GB/s": 1e9, "ns": 1e-9, "µs": 1e-6}
 
@@ -54,30 +56,37 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Tab]:
+    """Give the one tab of all tests: to start another costs more than most of them do."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Callable[..., Tab]]:
+def opened(tab: Tab, pages: dict[str, Path]) -> Iterator[Callable[..., Tab]]:
     """Give what opens a page; at the end nothing was complained of and nothing asked for."""
     faults: list[str] = []
-    contexts = []
+    allowed = [path.as_uri() for path in pages.values()]
+    listeners: dict[Any, Callable[[Any], None]] = {
+        "console": lambda message: faults.append(f"{message.type}: {message.text}"),
+        "pageerror": lambda error: faults.append(f"error: {error}"),
+        "dialog": lambda dialog: faults.append(f"dialog: {dialog.message}"),
+        "request": lambda request: None if request.url in allowed else faults.append(request.url),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
 
-    def open_tab(name: str, width: int = 1280, **options: Any) -> Tab:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
-        tab.on("pageerror", lambda error: faults.append(f"error: {error}"))
-        tab.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
-        address = pages[name].as_uri()
-        tab.on(
-            "request",
-            lambda request: None if request.url == address else faults.append(request.url),
-        )
-        tab.goto(address)
+    def open_page(name: str, scheme: Literal["light", "dark"] = "light") -> Tab:
+        tab.set_viewport_size({"width": 1280, "height": 900})
+        tab.emulate_media(media="screen", color_scheme=scheme)
+        tab.goto(pages[name].as_uri())
         return tab
 
-    yield open_tab
-    for context in contexts:
-        context.close()
+    yield open_page
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert faults == []
 
 
@@ -90,7 +99,16 @@ def scroll_through(tab: Tab) -> None:
     )
 
 
-def test_curves_are_drawn_from_their_figures(opened: Callable[..., Tab]) -> None:
+def fits(tab: Tab) -> bool:
+    """Tell that a page is no wider than its window, a wide one and a telephone's."""
+    for width in (1280, 400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        # Charts follow a moment later.
+        tab.wait_for_function(f"() => document.documentElement.scrollWidth <= {width}")
+    return True
+
+
+def test_curves_are_drawn_from_their_figures_and_fit(opened: Callable[..., Tab]) -> None:
     tab = opened("small")
     scroll_through(tab)
     assert tab.locator(".chart").count() == 3  # teams, working sets, and latency over rate
@@ -99,28 +117,56 @@ def test_curves_are_drawn_from_their_figures(opened: Callable[..., Tab]) -> None
     assert sweep["y"] == pytest.approx([2.0**step for step in range(8)])
     loaded = next(lines[0] for lines in drawn if lines[0]["x"] == [5, 30, 40])
     assert loaded["y"] == pytest.approx([110, 200, 400])
+    assert fits(tab)
 
 
-@pytest.mark.parametrize("name", ["small", "large"])
+@pytest.mark.parametrize(("name", "matrix"), [("small", small()), ("large", large())])
 def test_arrow_keys_reach_every_cell_and_each_tells_of_itself(
-    opened: Callable[..., Tab], name: str
+    opened: Callable[..., Tab], name: str, matrix: CostMatrix
 ) -> None:
     tab = opened(name)
     grids = tab.locator("table.heat")
-    assert grids.count() == len(tables(small() if name == "small" else large()))
-    for grid in grids.all()[:2]:
-        rows = grid.locator("tbody tr").count()
-        columns = grid.locator("tbody tr").first.locator("td").count()
-        grid.locator("td[tabindex='0']").focus()
-        reached = set()
-        for row in range(rows):
-            for _ in range(columns - 1):
-                reached.add(tab.locator("#more").inner_text())
-                tab.keyboard.press("ArrowLeft" if row % 2 else "ArrowRight")
-            reached.add(tab.locator("#more").inner_text())
-            tab.keyboard.press("ArrowDown")
-        assert len(reached) == rows * columns
-        assert grid.locator("td[tabindex='0']").count() == 1
+    assert grids.count() == len(tables(matrix))
+    assert grids.locator("td[tabindex='0']").count() == grids.count()
+    grid = grids.first
+    rows = grid.locator("tbody tr").count()
+    columns = grid.locator("tbody tr").first.locator("td").count()
+    grid.locator("td[tabindex='0']").focus()
+    reached = set()
+    for row in range(rows):
+        for _ in range(columns - 1):
+            reached.add(told(tab))
+            tab.keyboard.press("ArrowLeft" if row % 2 else "ArrowRight")
+        reached.add(told(tab))
+        tab.keyboard.press("ArrowDown")
+    assert len(reached) == rows * columns
+    assert grid.locator("td[tabindex='0']").count() == 1
+
+
+def told(tab: Tab) -> str:
+    """Give what the page says of the cell or line that is looked at."""
+    return str(tab.evaluate("document.getElementById('more').textContent"))
+
+
+def test_arrow_keys_and_the_mouse_reach_the_lines_between_gpus(
+    opened: Callable[..., Tab],
+) -> None:
+    tab = opened("large")
+    lines = tab.locator(".pair")
+    count = lines.count()
+    assert count == 8 * 7 // 2
+    tab.locator(".pair[tabindex='0']").focus()
+    reached = set()
+    for _ in range(count):
+        reached.add(told(tab).partition(".")[0])
+        tab.keyboard.press("ArrowDown")
+    assert len(reached) == count
+    assert tab.locator(".pair[tabindex='0']").count() == 1
+    # Beside the middle, where it crosses others.
+    line = tab.get_by_role("img", name="gpu0, gpu1.")
+    line.scroll_into_view_if_needed()
+    line.hover()
+    assert told(tab).startswith("gpu0, gpu1. Copies 12.5 there")
 
 
 def test_what_a_cell_shows_is_what_it_holds(opened: Callable[..., Tab]) -> None:
@@ -131,11 +177,6 @@ def test_what_a_cell_shows_is_what_it_holds(opened: Callable[..., Tab]) -> None:
     for title, text, value in shown:
         unit = next(unit for unit in UNITS if f" in {unit}" in title)
         assert float(text.split()[0]) == pytest.approx(float(value) / UNITS[unit], abs=0.0501)
-
-
-def test_the_tabulator_enters_a_table_once(opened: Callable[..., Tab]) -> None:
-    tab = opened("large")
-    assert tab.locator("table.heat td[tabindex='0']").count() == tab.locator("table.heat").count()
 
 
 def test_a_head_sorts_its_table_by_value(opened: Callable[..., Tab]) -> None:
@@ -152,21 +193,15 @@ def test_a_head_sorts_its_table_by_value(opened: Callable[..., Tab]) -> None:
 
 
 def test_a_table_can_be_copied_as_a_spreadsheet_takes_it(opened: Callable[..., Tab]) -> None:
-    tab = opened("small", permissions=["clipboard-read", "clipboard-write"])
+    tab = opened("small")
     tab.locator(".matrices button.copy").first.click()
     lines = tab.evaluate("navigator.clipboard.readText()").splitlines()
     assert lines[0].split("\t") == ["", "node0", "node8"]
     assert lines[1].split("\t") == ["node0", "40.0", "20.0"]
 
 
-@pytest.mark.parametrize("name", ["small", "large"])
-def test_no_page_is_wider_than_its_window(opened: Callable[..., Tab], name: str) -> None:
-    tab = opened(name)
-    scroll_through(tab)
-    for width in (1280, 400):
-        tab.set_viewport_size({"width": width, "height": 900})
-        # Charts follow a moment later.
-        tab.wait_for_function(f"() => document.documentElement.scrollWidth <= {width}")
+def test_a_page_of_many_columns_is_no_wider_than_its_window(opened: Callable[..., Tab]) -> None:
+    assert fits(opened("large"))
 
 
 CONTRAST = """() => {
@@ -188,7 +223,7 @@ CONTRAST = """() => {
 def test_shades_differ_in_lightness_and_their_text_can_be_read(
     opened: Callable[..., Tab], scheme: str
 ) -> None:
-    steps = opened("small", color_scheme=scheme).evaluate(CONTRAST)
+    steps = opened("small", scheme).evaluate(CONTRAST)
     lightness = [ground for ground, _ in steps]
     # In one direction: so the steps are told apart by eyes that see no hues, and in grey print.
     assert lightness == sorted(lightness, reverse=scheme == "light")
@@ -197,7 +232,7 @@ def test_shades_differ_in_lightness_and_their_text_can_be_read(
 
 
 def test_on_paper_everything_is_unfolded_and_drawn(opened: Callable[..., Tab]) -> None:
-    tab = opened("small", color_scheme="dark")
+    tab = opened("small", "dark")
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert tab.locator("details:not([open])").count() == 0
     assert tab.locator(".chart .main-svg").count() > 0

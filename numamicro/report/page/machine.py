@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
-from numamicro.case import Place, PlaceSet, node
-from numamicro.matrix import best_of
+from numamicro.case import node
 from numamicro.report.page.markup import Markup, joined, tag
+from numamicro.report.page.peers import peers_figure
+from numamicro.report.page.routes import Routes
 from numamicro.report.tree import id_list, nodes_by_package, render_machine
 from numamicro.units import bytes_text, scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numamicro.case import AnyPlace
-    from numamicro.matrix import CostMatrix, Measurement
+    from numamicro.case import Place
+    from numamicro.matrix import CostMatrix
     from numamicro.topology import Machine, NumaNode
 
 # All lengths are in pixels.
@@ -54,20 +55,19 @@ class _Box:
 
 def machine_figure(matrix: CostMatrix) -> Markup:
     """Give the drawing, with the tree of text as its alternative."""
-    machine = matrix.header.machine
-    drawn = _drawing(matrix) if machine.nodes else None
+    machine, routes = matrix.header.machine, Routes(matrix)
+    drawn = _drawing(routes) if machine.nodes else None
     tree = tag(
         "details",
         tag("summary", "The same as text, with the distances that the firmware states"),
         tag("pre", render_machine(machine)),
     )
-    return joined(drawn, tree)
+    return joined(drawn, peers_figure(routes), tree)
 
 
-def _drawing(matrix: CostMatrix) -> Markup:
-    groups = nodes_by_package(matrix.header.machine)
-    figures = _Figures(matrix)
-    contents = {each.id: _Contents.of(each, figures) for nodes in groups.values() for each in nodes}
+def _drawing(routes: Routes) -> Markup:
+    groups = nodes_by_package(routes.machine)
+    contents = {each.id: _Contents.of(each, routes) for nodes in groups.values() for each in nodes}
     height = _HEAD + max(each.height for each in contents.values()) + _PAD / 2
     across = ceil(sqrt(max(len(nodes) for nodes in groups.values())))
     down = max(ceil(len(nodes) / across) for nodes in groups.values())
@@ -76,14 +76,14 @@ def _drawing(matrix: CostMatrix) -> Markup:
         2 * _PAD + _HEAD + _tiled(down, height, _GAP),
     )
     packages = _grid(len(groups), ceil(sqrt(len(groups))), size, _PACKAGE_GAP, (1.0, 1.0))
-    outer = _links(figures, packages, [[each.id for each in nodes] for nodes in groups.values()])
+    outer = _links(routes, packages, [[each.id for each in nodes] for nodes in groups.values()])
     frames, inner, boxes = [], [], []
     for box, (package, nodes) in zip(packages, groups.items(), strict=True):
         start = (box.x + _PAD, box.y + _PAD + _HEAD)
         spots = _grid(len(nodes), across, (_NODE_WIDTH, height), _GAP, start)
         name = "nodes of no package" if package is None else f"package{package}"
         frames.append(_frame(box, "package", name))
-        inner += _links(figures, spots, [[each.id] for each in nodes])
+        inner += _links(routes, spots, [[each.id] for each in nodes])
         boxes += [
             _node_box(spot, each.id, contents[each.id])
             for spot, each in zip(spots, nodes, strict=True)
@@ -96,11 +96,11 @@ def _drawing(matrix: CostMatrix) -> Markup:
         *boxes,
         *(link.label for link in (*outer, *inner)),
     ]
-    return _figure(layers, packages, figures)
+    return _figure(layers, packages, routes)
 
 
-def _figure(layers: Sequence[Markup], packages: Sequence[_Box], figures: _Figures) -> Markup:
-    lost = figures.gpus_at(None)
+def _figure(layers: Sequence[Markup], packages: Sequence[_Box], routes: Routes) -> Markup:
+    lost = routes.gpus_at(None)
     width = max(box.x + box.width for box in packages) + 1
     height = max(box.y + box.height for box in packages) + 1
     svg = tag(
@@ -138,12 +138,12 @@ class _Contents:
     boxes: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
-    def of(cls, found: NumaNode, figures: _Figures) -> _Contents:
-        caches = [(line,) for line in _cache_lines(found, figures.machine)]
-        gpus = [_gpu_lines(gpu, figures) for gpu in figures.gpus_at(found.id)]
+    def of(cls, found: NumaNode, routes: Routes) -> _Contents:
+        caches = [(line,) for line in _cache_lines(found, routes.machine)]
+        gpus = [_gpu_lines(gpu, routes) for gpu in routes.gpus_at(found.id)]
         boxes = [("llc", lines) for lines in _shortened(caches, "caches")]
         boxes += [("gpu", lines) for lines in _shortened(gpus, "GPUs")]
-        return cls(tuple(_node_lines(found, figures)), tuple(boxes))
+        return cls(tuple(_node_lines(found, routes)), tuple(boxes))
 
     @property
     def height(self) -> float:
@@ -160,15 +160,15 @@ def _shortened(boxes: Sequence[tuple[str, ...]], what: str) -> list[tuple[str, .
     return [*boxes[: _MOST_ROWS - 1], (f"and {len(boxes) - _MOST_ROWS + 1} more {what}",)]
 
 
-def _node_lines(found: NumaNode, figures: _Figures) -> Iterator[str]:
+def _node_lines(found: NumaNode, routes: Routes) -> Iterator[str]:
     memory = bytes_text(found.memory) if found.memory else "no memory"
     if found.memory is None:
         memory = "memory unknown"
     yield " · ".join([memory, *([found.backing] if found.backing else [])])
     here = node(found.id)
     known = [
-        figures.text("bandwidth", "read", here, here),
-        figures.text("latency", "load", here, here),
+        routes.text("bandwidth", "read", here, here),
+        routes.text("latency", "load", here, here),
     ]
     if any(known):
         yield f"local {' · '.join(filter(None, known))}"
@@ -188,79 +188,26 @@ def _cache_lines(found: NumaNode, machine: Machine) -> list[str]:
     ]
 
 
-def _gpu_lines(gpu: Place, figures: _Figures) -> tuple[str, ...]:
+def _gpu_lines(gpu: Place, routes: Routes) -> tuple[str, ...]:
     """Give what a GPU is, and its rates of copies with the node next to it and with its peers."""
-    known = next((found for found in figures.machine.gpus if found.id == gpu.id), None)
+    known = next((found for found in routes.machine.gpus if found.id == gpu.id), None)
     words = [str(gpu)]
     if known:
         words += [known.name, *([bytes_text(known.memory)] if known.memory else [])]
-    here = figures.host_of(gpu)
-    rates = _copy_rates(figures, node(here), gpu) if here is not None else ()
+    here = routes.host_of(gpu)
+    rates = _copy_rates(routes, node(here), gpu) if here is not None else ()
     return tuple(filter(None, (" · ".join(words), " · ".join(rates))))
 
 
-def _copy_rates(figures: _Figures, here: Place, gpu: Place) -> Iterator[str]:
+def _copy_rates(routes: Routes, here: Place, gpu: Place) -> Iterator[str]:
     rates = {
-        "H2D": figures.center("host-copy", "h2d", here, gpu),
-        "D2H": figures.center("host-copy", "d2h", gpu, here),
-        "P2P": figures.slowest_peer(gpu),
+        "H2D": routes.center("host-copy", "h2d", here, gpu),
+        "D2H": routes.center("host-copy", "d2h", gpu, here),
+        "P2P": routes.slowest_peer(gpu),
     }
     yield from (
         f"{name} {scale('B/s').text(rate)}" for name, rate in rates.items() if rate is not None
     )
-
-
-class _Figures:
-    """The best figure of each route, found once."""
-
-    def __init__(self, matrix: CostMatrix) -> None:
-        self.machine = matrix.header.machine
-        self._cells: dict[tuple[str, str, AnyPlace, AnyPlace], list[Measurement]] = {}
-        for cell in matrix.measurements:
-            case = cell.case
-            if case.get("path", "direct") != "direct":
-                continue  # through the host: not what a link carries
-            key = (case.probe, case.operation, case.route.source, case.route.target)
-            self._cells.setdefault(key, []).append(cell)
-        ends = {end for _, _, *both in self._cells for end in both}
-        parts = {part for end in ends for part in _parts(end)}
-        parts |= {Place("gpu", gpu.id) for gpu in self.machine.gpus}
-        self.gpus = sorted(part for part in parts if part.kind == "gpu")
-
-    def center(self, probe: str, operation: str, source: Place, target: Place) -> float | None:
-        best = best_of(self._cells.get((probe, operation, source, target), ()))
-        summary = best.summary() if best else None
-        return summary.center if summary else None
-
-    def text(self, probe: str, operation: str, source: Place, target: Place) -> str:
-        center = self.center(probe, operation, source, target)
-        if center is None:
-            return ""
-        shown = scale(self._cells[probe, operation, source, target][0].unit, center)
-        return f"{shown.text(center)} {shown.label}"
-
-    def gpus_at(self, index: int | None) -> list[Place]:
-        """Give the GPUs next to a node; under None those of which nobody knows where they are."""
-        return [gpu for gpu in self.gpus if self.host_of(gpu) == index]
-
-    def host_of(self, gpu: Place) -> int | None:
-        """Give the node next to a GPU: as the driver says, else from which copies are fastest."""
-        for found in self.machine.gpus:
-            if found.id == gpu.id and found.host_node is not None:
-                return found.host_node
-        nodes = [found.id for found in self.machine.nodes]
-        rates = {index: self.center("host-copy", "h2d", node(index), gpu) for index in nodes}
-        known = {index: rate for index, rate in rates.items() if rate is not None}
-        return max(known, key=lambda index: known[index], default=None)
-
-    def slowest_peer(self, gpu: Place) -> float | None:
-        """Give the rate of copies from a GPU to the peer that it reaches slowest."""
-        rates = (self.center("peer-copy", "copy", gpu, other) for other in self.gpus)
-        return min((rate for rate in rates if rate is not None), default=None)
-
-
-def _parts(place: AnyPlace) -> tuple[Place, ...]:
-    return place.places if isinstance(place, PlaceSet) else (place,)
 
 
 # ---- shapes --------------------------------------------------------------------------------------
@@ -331,24 +278,24 @@ class _Link:
     label: Markup
 
 
-def _links(figures: _Figures, boxes: Sequence[_Box], nodes: Sequence[Sequence[int]]) -> list[_Link]:
+def _links(routes: Routes, boxes: Sequence[_Box], nodes: Sequence[Sequence[int]]) -> list[_Link]:
     """Give the links between boxes that stand side by side: crossing ones could not be read."""
     found = [
         (boxes[one], boxes[other], rate)
         for other in range(len(boxes))
         for one in range(other)
         if boxes[one].is_beside(boxes[other])
-        and (rate := _slowest(figures, nodes[one], nodes[other])) is not None
+        and (rate := _slowest(routes, nodes[one], nodes[other])) is not None
     ]
     fastest = max((rate for _, _, rate in found), default=0.0)
     return [_link(one, other, rate, rate / fastest) for one, other, rate in found]
 
 
-def _slowest(figures: _Figures, here: Sequence[int], there: Sequence[int]) -> float | None:
+def _slowest(routes: Routes, here: Sequence[int], there: Sequence[int]) -> float | None:
     """Give the slowest of the best rates between two groups of nodes, either way; bytes per second."""
     pairs = [(a, b) for a in here for b in there]
     rates = [
-        figures.center("bandwidth", "read", node(source), node(target))
+        routes.center("bandwidth", "read", node(source), node(target))
         for source, target in pairs + [(b, a) for a, b in pairs]
     ]
     return min((rate for rate in rates if rate is not None), default=None)

@@ -1,6 +1,6 @@
 "use strict";
-// Tells of the cell that is looked at, moves between cells by arrow keys, sorts and copies tables,
-// and has the library draw the curves.
+// Tells of the cell or line that is looked at, moves between them by arrow keys, sorts and copies
+// tables, and has the library draw the curves.
 
 const more = document.getElementById("more");
 
@@ -30,22 +30,31 @@ const steps = {
 };
 
 function enter(cell) {
-  for (const other of cell.closest("table").querySelectorAll("td[tabindex='0']")) {
+  for (const other of cell.closest("table, svg").querySelectorAll("[tabindex='0']")) {
     other.tabIndex = -1;
   }
   cell.tabIndex = 0;
   cell.focus();
 }
 
+function nextCell(cell, step) {
+  const row = cell.closest("tbody").rows[cell.parentNode.sectionRowIndex + step[0]];
+  return row?.cells[cell.cellIndex + step[1]];
+}
+
+// Lines of a picture have an order, and no rows.
+function nextLine(line, step) {
+  const lines = [...line.closest("svg").querySelectorAll("[data-more]")];
+  return lines[lines.indexOf(line) + step[0] + step[1]];
+}
+
 document.addEventListener("keydown", (event) => {
-  const cell = event.target.closest?.(".heat td[tabindex]");
+  const cell = event.target.closest?.(".heat td[tabindex], .pair");
   const step = steps[event.key];
   if (!cell || !step) return;
-  const rows = cell.closest("tbody").rows;
-  const row = rows[cell.parentNode.sectionRowIndex + step[0]];
-  const next = row?.cells[cell.cellIndex + step[1]];
   event.preventDefault();
-  if (next?.matches("td")) enter(next);
+  const next = cell.matches("td") ? nextCell(cell, step) : nextLine(cell, step);
+  if (next?.matches("td, .pair")) enter(next);
 });
 
 // ---- sorting and copying ----
