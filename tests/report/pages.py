@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from numamicro.case import Case, Route, node
@@ -22,6 +23,7 @@ MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 """What a file of somebody else's may hold."""
 
 
+@cache
 def large() -> CostMatrix:
     """Give eight nodes in two packages, and eight GPUs: what is in the other package is dear."""
     whole = rig(8, 8, remote=32e9)
@@ -53,6 +55,7 @@ def _moved(cell: Measurement, machine: Machine) -> Measurement:
     return replace(cell, runs=runs)
 
 
+@cache
 def small() -> CostMatrix:
     """Give two nodes with curves, with cells that have no figure, and with markup in its texts."""
     whole = pairs((0, 8), label=MARKUP)
