@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 # What udev keeps of the firmware's table (SMBIOS type 17), which itself only root may read.
 _UDEV = "run/udev/data/+dmi:id"
-_MOST = 4096
+_SIZE = re.compile(r"MEMORY_DEVICE_(0|[1-9][0-9]{0,3})_SIZE", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,14 @@ class Dimm:
 def read_dimms(tree: Tree) -> tuple[Dimm, ...]:
     """Give the modules that firmware lists; none where nothing can be read."""
     known = _entries(tree)
-    found = (_dimm(known, f"MEMORY_DEVICE_{index}_") for index in range(_MOST))
+    found = (_dimm(known, prefix) for prefix in _slots(known))
     return tuple(dimm for dimm in found if dimm)
 
 
 def slots_of(tree: Tree) -> tuple[str, ...]:
     """Give the names, as the board writes them, of the slots that hold a module."""
     known = _entries(tree)
-    prefixes = (f"MEMORY_DEVICE_{index}_" for index in range(_MOST))
-    filled = (prefix for prefix in prefixes if (whole(known.get(f"{prefix}SIZE")) or 0) > 0)
+    filled = (prefix for prefix in _slots(known) if (whole(known[f"{prefix}SIZE"]) or 0) > 0)
     return tuple(name[:20] for prefix in filled if (name := known.get(f"{prefix}LOCATOR")))
 
 
@@ -74,6 +74,12 @@ def _entries(tree: Tree) -> dict[str, str]:
     lines = (tree.text(_UDEV) or "").splitlines()
     pairs = (line.removeprefix("E:").partition("=") for line in lines if line.startswith("E:"))
     return {key: value for key, _, value in pairs}
+
+
+def _slots(known: Mapping[str, str]) -> list[str]:
+    """Give what the keys of each slot begin with, in the slots' order."""
+    found = filter(None, map(_SIZE.fullmatch, known))
+    return [f"MEMORY_DEVICE_{index}_" for index in sorted(int(match[1]) for match in found)]
 
 
 def peak_of(dimms: tuple[Dimm, ...]) -> int | None:
