@@ -29,6 +29,7 @@ from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.report.table import render
 from numamicro.topology import Gpu, GpuDriver, GpuPair, Note, PcieLink
 from tests import examples
+from tests.test_cli import SHORT, numamicro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,14 +73,7 @@ def problems(document: object) -> list[str]:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a file that the program itself wrote from a short run on this machine."""
     path = tmp_path_factory.mktemp("measured") / "nps4.json"
-    arguments = ["matrix", "--quick", "--only", "bandwidth", "--threads", "1", "--label", "BIOS A"]
-    done = subprocess.run(
-        [sys.executable, "-m", "numamicro", *arguments, "-o", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = numamicro(*SHORT, "--label", "BIOS A", "-o", str(path))
     assert done.returncode in (0, 3), done.stderr
     return path
 

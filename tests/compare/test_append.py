@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,16 +86,31 @@ def test_a_boot_without_an_id_has_no_file(tmp_path: Path) -> None:
         boot_file(tmp_path / "file" / "x", "abc")
 
 
-def test_matrix_keeps_a_file_a_boot(tmp_path: Path) -> None:
-    folder = tmp_path / "boots"
-    for count in (1, 2):
-        result = numamicro(*SHORT, "-q", "--append", str(folder))
-        assert result.returncode == 0, result.stderr
-        (path,) = folder.iterdir()  # and no journal beside it
-        found = read_matrix(path)
-        assert path.stem == found.header.boot_id
-        assert all(len(cell.runs) == count for cell in found.measurements)
-        assert found.header.plan["processes"] == count
+@pytest.fixture(scope="module")
+def boots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder that one run made, with this boot's file."""
+    folder = tmp_path_factory.mktemp("append") / "boots"
+    result = numamicro(*SHORT, "-q", "--append", str(folder))
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def check_boot(folder: Path, count: int) -> Path:
+    """Give the one file of a folder, which holds so many runs of this boot."""
+    (path,) = folder.iterdir()  # and no journal beside it
+    found = read_matrix(path)
+    assert path.stem == found.header.boot_id
+    assert all(len(cell.runs) == count for cell in found.measurements)
+    assert found.header.plan["processes"] == count
+    return path
+
+
+def test_another_setting_of_this_boot_is_refused_before_anything_is_measured(
+    boots: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(boots, tmp_path / "boots")
+    path = check_boot(folder, 1)
+    found = read_matrix(path)
     changed = {**found.header.setting, "kernel.release": "another"}
     write_matrix(CostMatrix(replace(found.header, setting=changed), found.measurements), path)
     before = path.read_bytes()
@@ -105,12 +121,13 @@ def test_matrix_keeps_a_file_a_boot(tmp_path: Path) -> None:
     assert "choose one" in one_sentence(both)
 
 
-def test_an_unfinished_run_is_added_only_when_it_is_whole(tmp_path: Path) -> None:
-    result = numamicro(*SHORT, "-q", "--append", str(tmp_path))
-    assert result.returncode == 0
-    (path,) = tmp_path.iterdir()
+def test_a_run_is_added_to_its_boots_file_only_when_it_is_whole(
+    boots: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(boots, tmp_path / "boots")
+    path = check_boot(folder, 1)
     before = path.read_bytes()
-    command = [sys.executable, "-m", "numamicro", *SHORT, "--append", str(tmp_path)]
+    command = [sys.executable, "-m", "numamicro", *SHORT, "--append", str(folder)]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL
     )
@@ -124,7 +141,6 @@ def test_an_unfinished_run_is_added_only_when_it_is_whole(tmp_path: Path) -> Non
     resume = (
         ["--resume"] if journal.exists() else []
     )  # it may have been ended before its first cell
-    again = numamicro(*SHORT, "-q", "--append", str(tmp_path), *resume)
+    again = numamicro(*SHORT, "-q", "--append", str(folder), *resume)
     assert again.returncode == 0, again.stderr
-    assert all(len(cell.runs) == 2 for cell in read_matrix(path).measurements)
-    assert not journal.exists()
+    assert check_boot(folder, 2) == path
