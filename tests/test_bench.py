@@ -428,7 +428,7 @@ def test_a_native_peer_explains_its_arguments(programs: Path, program: str, usag
 
 
 def test_an_unknown_loop_is_refused(programs: Path) -> None:
-    words = [programs / "stream", "swim", a_cpu(), str(3 * MIB), "5", "small"]
+    words = [str(programs / "stream"), "swim", a_cpu(), str(3 * MIB), "5", "small"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "loops: read write copy triad" in done.stderr

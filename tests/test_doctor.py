@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -31,16 +31,18 @@ THP = "sys/kernel/mm/transparent_hugepage"
 SYSCTL = "proc/sys"
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 PCI = "sys/bus/pci/devices/0000:01:00.0"
-GUEST = {"proc/cpuinfo": "flags: fpu hypervisor"}
-UNPLACED = {f"{PCI}/class": "0x030200", f"{PCI}/numa_node": "-1"}
-ONE_CHANNEL = {
+Files: TypeAlias = "dict[str, str | bytes]"
+
+GUEST: Files = {"proc/cpuinfo": "flags: fpu hypervisor"}
+UNPLACED: Files = {f"{PCI}/class": "0x030200", f"{PCI}/numa_node": "-1"}
+ONE_CHANNEL: Files = {
     "sys/devices/system/edac/mc/mc0/dimm0/size": "16384",
     "sys/devices/system/edac/mc/mc0/dimm0/dimm_location": "channel 0 slot 0",
 }
-ONE_MODULE = {"run/udev/data/+dmi:id": "E:MEMORY_DEVICE_1_SIZE=34359738368"}
+ONE_MODULE: Files = {"run/udev/data/+dmi:id": "E:MEMORY_DEVICE_1_SIZE=34359738368"}
 
 # On a sound machine of two nodes with two CPUs each: these files, and what they lead to.
-FOUND: list[tuple[str, dict[str, str | bytes]]] = [
+FOUND: list[tuple[str, Files]] = [
     ("autonuma", {f"{SYSCTL}/kernel/numa_balancing": "1"}),
     ("zone-reclaim", {f"{SYSCTL}/vm/zone_reclaim_mode": "1"}),
     ("demotion", {"sys/kernel/mm/numa/demotion_enabled": "true"}),
@@ -72,7 +74,7 @@ FOUND: list[tuple[str, dict[str, str | bytes]]] = [
     ("single-channel", ONE_MODULE),
 ]
 
-HARMLESS: list[dict[str, str | bytes]] = [
+HARMLESS: list[Files] = [
     {},
     {f"{SYSCTL}/kernel/numa_balancing": "0", f"{SYSCTL}/vm/zone_reclaim_mode": "0"},
     {f"{THP}/enabled": "always [madvise] never", f"{THP}/defrag": "always [madvise] never"},
@@ -102,7 +104,7 @@ HARMLESS: list[dict[str, str | bytes]] = [
 ]
 
 
-def found(root: Path, files: dict[str, str | bytes], facts: Facts | None = None) -> list[Finding]:
+def found(root: Path, files: Files, facts: Facts | None = None) -> list[Finding]:
     plant(root, {**files_of(facts or uniform(2, 2)), **files})
     return list(diagnose(read_setting(root), discover(root)))
 
@@ -115,16 +117,14 @@ def is_told(finding: Finding) -> bool:
 
 
 @pytest.mark.parametrize(("code", "files"), FOUND)
-def test_what_spoils_or_limits_is_found(
-    tmp_path: Path, code: str, files: dict[str, str | bytes]
-) -> None:
+def test_what_spoils_or_limits_is_found(tmp_path: Path, code: str, files: Files) -> None:
     (finding,) = found(tmp_path, files)
     assert finding.code == code
     assert is_told(finding)
 
 
 @pytest.mark.parametrize("files", HARMLESS)
-def test_what_does_not_is_not(tmp_path: Path, files: dict[str, str | bytes]) -> None:
+def test_what_does_not_is_not(tmp_path: Path, files: Files) -> None:
     assert found(tmp_path, files) == []
 
 

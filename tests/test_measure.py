@@ -138,7 +138,7 @@ def test_a_node_that_is_not_there_is_an_error_of_its_cell(machine: Machine) -> N
     elsewhere = max(node.id for node in machine.nodes) + 1
     phantom = NumaNode(elsewhere, memory=2**40, free=2**40)
     two_nodes = replace(machine, nodes=(*machine.nodes, phantom))
-    cells = measured(two_nodes, faulty.Bandwidth())
+    cells = measured(two_nodes, Bandwidth())
     remote = [cell for cell in cells if f"node{elsewhere}" in str(cell.case.route.target)]
     assert Place("node", elsewhere) in {cell.case.route.target for cell in remote}
     assert {cell.state for cell in remote} == {State.ERROR}
@@ -172,6 +172,7 @@ def test_what_does_not_fit_the_budget_is_skipped(machine: Machine) -> None:
     level = replace(LEVEL, seconds=1e-6)
     cells = measured(machine, faulty.Good(), level=level)
     assert [cell.state for cell in cells] == [State.SKIPPED]
+    assert cells[0].reason
     assert "--time" in cells[0].reason.text
 
 

@@ -51,7 +51,7 @@ def is_node_pair(item: Planned) -> bool:
 
 
 @pytest.mark.parametrize("level", [QUICK, DEFAULT, THOROUGH], ids=lambda level: level.name)
-def test_64_node_pairs_are_not_64_sweeps(epyc: Machine, level: object) -> None:
+def test_64_node_pairs_are_not_64_sweeps(epyc: Machine, level: Level) -> None:
     plan = make_plan(epyc, Wishes(level=level), PROBES)
     reads = [item for item in plan.planned if is_node_pair(item) and item.case.operation == "read"]
     assert len(routes(tuple(reads))) == 64

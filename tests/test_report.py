@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,7 @@ HEADER = Header(
 )
 
 
-def read(source: int, target: int, threads: int, *rates: float, **changes: object) -> Measurement:
+def read(source: int, target: int, threads: int, *rates: float, **changes: Any) -> Measurement:
     case = Case.of(
         "bandwidth", "read", Route(node(source), node(target)), threads=threads, pages="auto"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,11 @@ from numamicro.cost.predict import Predictor
 from numamicro.cost.rates import Rates
 from numamicro.errors import NumamicroError
 from tests.cost.rigs import SPARSE, rig, small_model
+
+if TYPE_CHECKING:
+    from numamicro.case import Route
+    from numamicro.cost.model import ModelSpec
+    from numamicro.cost.placement import Engine
 
 RIG = rig(2, 2)
 MODELS = (small_model(), small_model(**SPARSE))
@@ -32,7 +38,14 @@ PROBES = tuple({cell.case.probe for cell in RIG.measurements})
     engine=st.sampled_from(tuple(ENGINES.values())),
 )
 def test_whatever_a_file_lacks(
-    model, lost_routes, lost_probes, node_memory, node_cpus, nodes, assume, engine
+    model: ModelSpec,
+    lost_routes: set[Route],
+    lost_probes: set[str],
+    node_memory: tuple[int | None, ...],
+    node_cpus: tuple[bool, bool],
+    nodes: int,
+    assume: bool,
+    engine: Engine,
 ) -> None:
     whole = RIG.header.machine
     kept = tuple(

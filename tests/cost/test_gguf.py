@@ -38,9 +38,9 @@ def write(
         writer.add_expert_used_count(2)
     for name, value in (extra or {}).items():
         writer.add_uint32(name, value)
-    shapes = {"token_embd.weight": (VOCAB, HIDDEN)} | (
-        {} if tied else {"output.weight": (VOCAB, HIDDEN)}
-    )
+    shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (VOCAB, HIDDEN)}
+    if not tied:
+        shapes["output.weight"] = (VOCAB, HIDDEN)
     for layer in range(LAYERS):
         block = f"blk.{layer}."
         shapes |= {
@@ -63,8 +63,8 @@ def write(
                 f"{block}ffn_gate_inp.weight", np.zeros((EXPERTS, HIDDEN), np.float32)
             )
         writer.add_tensor(f"{block}attn_norm.weight", np.ones(HIDDEN, np.float32))
-    for name, shape in shapes.items():
-        rows = np.zeros((*shape[:-1], shape[-1] // 32 * 34), np.uint8)
+    for name, (*others, columns) in shapes.items():
+        rows = np.zeros((*others, columns // 32 * 34), np.uint8)
         writer.add_tensor(name, rows, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

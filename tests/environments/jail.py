@@ -94,7 +94,9 @@ def filtered(refusals: Mapping[str, int]) -> Step:
     for name, refusal in refusals.items():
         code += [(_JUMP_IF_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _ERRNO | refusal)]
     code.append((_RETURN, 0, 0, _ALLOW))
-    program = _Program(len(code), (_Instruction * len(code))(*code))
+    program = _Program(
+        len(code), (_Instruction * len(code))(*(_Instruction(*each) for each in code))
+    )
 
     def apply() -> None:
         _done(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(no_new_privs)")

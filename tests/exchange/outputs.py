@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numamicro.imports import import_outputs
+from numamicro.imports.text import Output
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numamicro.case import AnyPlace, Param
+    from numamicro.imports import Imported
+    from numamicro.matrix import CostMatrix
 
 Grid = list[list[float | None]]
 """Figures as they are printed; None on the diagonal, or where nothing was measured."""
@@ -267,3 +274,38 @@ Free memory:		1900 MB
 Total memory:		2000 MB
 --------------------------------------------------------------------------------
 """
+
+
+TWO_NODES = topo(
+    [[" X ", "NV4", "SYS"], ["NV4", "X", "SYS"], ["SYS", "SYS", "X"]],
+    (0, 0, 1),
+    ("0-1,4-5", "0-1,4-5", "2-3"),
+)
+
+ALL = {
+    "nvbandwidth": nvbandwidth({"device_to_device_memcpy_write_ce": between(2, 10, 1)}),
+    "nvbandwidth --json": nvbandwidth_json({"device_to_device_memcpy_write_ce": between(2, 9, 1)}),
+    "p2pBandwidthLatencyTest": p2p(
+        between(2, 9, 1), between(2, 50, 1), between(2, 2, 1), [[1, 1], [1, 1]]
+    ),
+    "Intel MLC": mlc([[90.0, 140.0]], [[1000.0, 500.0]]),
+    "nccl-tests": nccl({1024: 10.0}),
+    "nvidia-smi topo -m": TWO_NODES,
+    "likwid-topology": LIKWID,
+    "numactl -H": NUMACTL,
+}
+"""An output of every tool."""
+
+
+def imported(*texts: str) -> Imported:
+    return import_outputs([Output.of(f"out{i}.txt", text) for i, text in enumerate(texts)])
+
+
+def values(
+    matrix: CostMatrix, probe: str, operation: str, **params: Param
+) -> dict[tuple[AnyPlace, AnyPlace], float]:
+    return {
+        (cell.case.route.source, cell.case.route.target): summary.center
+        for cell in matrix.cells(probe, operation, None, None, **params)
+        if (summary := cell.summary())
+    }

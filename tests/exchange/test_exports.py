@@ -79,7 +79,8 @@ def test_prometheus_reads_every_figure_in_base_units(parse: object) -> None:
 
 
 def test_prometheus_has_no_time_stamps_and_one_set_of_labels_a_metric() -> None:
-    for family in openmetrics_families(prometheus_text(rig(2, 2))):
+    text = prometheus_text(rig(2, 2))
+    for family in openmetrics_families(text):  # type: ignore[no-untyped-call]
         assert all(sample.timestamp is None for sample in family.samples)
         assert len({tuple(sample.labels) for sample in family.samples}) <= 1
 

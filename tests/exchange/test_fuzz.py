@@ -14,7 +14,7 @@ from numamicro.imports import import_outputs
 from numamicro.imports.text import Output
 from numamicro.report.table import render
 from tests.cost.rigs import sentence_of
-from tests.exchange.test_imports import ALL
+from tests.exchange.outputs import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

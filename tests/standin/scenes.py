@@ -15,16 +15,13 @@ import random
 import struct
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from tests.standin.client import (
     LINE,
-    MAX_RANKS,
-    AllReduceArgs,
     ChaseArgs,
     CopyArgs,
     Driver,
@@ -36,48 +33,22 @@ from tests.standin.client import (
     kernel_call,
     set_policy,
 )
+from tests.standin.scenery import (
+    MIB,
+    PATIENCE_MS,
+    Gate,
+    Group,
+    Work,
+    access,
+    floats,
+    gpus,
+    loaded,
+    sums,
+    timed,
+)
 
-Work: TypeAlias = tuple[Gpu, Handle, Callable[[], None]]
-"""Something to do on a stream of a GPU."""
-
-MIB = 1 << 20
-_HOLD_BYTES = 4 * MIB
-PATIENCE_MS = 20_000
-
-
-def gpus() -> list[Gpu]:
-    driver = Driver()
-    return [Gpu(driver, index) for index in range(driver.count())]
-
-
-class Gate:
-    """Holds streams until all their work is queued, so that the host's own time is not measured."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
-        self.source = HostMemory(gpu, _HOLD_BYTES)
-        self.target = gpu.allocate(_HOLD_BYTES)
-        self.opened = gpu.event()
-
-    def close(self, *streams: tuple[Gpu, Handle]) -> None:
-        self.gpu.upload(self.target, self.source.address, _HOLD_BYTES)
-        self.gpu.record(self.opened)
-        for gpu, stream in streams:
-            gpu.use().cuStreamWaitEvent(stream, self.opened, 0)
-
-
-def timed(gate: Gate, works: list[Work]) -> list[float]:
-    """Give the seconds of works that begin together, each on its own stream."""
-    gate.close(*((gpu, stream) for gpu, stream, _ in works))
-    events = [(gpu.event(), gpu.event()) for gpu, _, _ in works]
-    for (gpu, stream, work), (begin, end) in zip(works, events, strict=True):
-        gpu.record(begin, stream)
-        work()
-        gpu.record(end, stream)
-    return [
-        gpu.elapsed(begin, end) for (gpu, _, _), (begin, end) in zip(works, events, strict=True)
-    ]
-
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # --- Copies -----------------------------------------------------------------------------------------
 
@@ -180,121 +151,13 @@ def together(size: str, *which: str) -> list[float]:
 # --- Kernels ----------------------------------------------------------------------------------------
 
 
-class Group:
-    """Ranks of an all-reduce on some GPUs, or on one alone, with all their buffers."""
-
-    def __init__(
-        self,
-        members: list[Gpu],
-        variant: str,
-        size: int,
-        node: int,
-        grid: int,
-        patience_ms: int = PATIENCE_MS,
-    ) -> None:
-        self.members = members
-        self.size = size
-        self.grid = grid
-        count = len(members)
-        slots = 2 * size
-        flags = LINE * grid
-        self.inputs = [gpu.allocate(size) for gpu in members]
-        self.outputs = [gpu.allocate(size) for gpu in members]
-        self.control = HostMemory(members[0], 4096, 0)
-        self.shared = None
-        if variant == "staged":
-            self.shared = HostMemory(members[0], (slots + flags * count) * count, node)
-            base = self.shared.address
-            rooms = [[base + slots * rank] * count for rank in range(count)]
-            base += slots * count
-            lines = [
-                [base + flags * (rank * count + peer) for peer in range(count)]
-                for rank in range(count)
-            ]
-        else:
-            rooms = [[gpu.allocate(slots) for _ in members] for gpu in members]
-            lines = [[gpu.allocate(flags) for _ in members] for gpu in members]
-        generations = [gpu.allocate(flags) for gpu in members]
-        self.arguments = []
-        for rank in range(count):
-            peers = [peer for peer in range(count) if peer != rank]
-            pushes = variant == "push"
-            sends = [rooms[peer][rank] for peer in peers] if pushes else [rooms[rank][rank]]
-            receive = [rooms[rank][p] if pushes else rooms[p][p] for p in range(count)]
-            self.arguments.append(
-                AllReduceArgs(
-                    input=self.inputs[rank],
-                    output=self.outputs[rank],
-                    send=_row(sends),
-                    receive=_row(receive),
-                    signal=_row([lines[peer][rank] for peer in range(count)]),
-                    watch=_row(lines[rank]),
-                    generation=generations[rank],
-                    abort=self.control.address,
-                    status=self.control.address + LINE * (1 + rank),
-                    timeout_ns=patience_ms * 1_000_000,
-                    words=size // 16,
-                    repetitions=1,
-                    sets=1,
-                    rank=rank,
-                    ranks=count,
-                    sends=len(sends),
-                )
-            )
-
-    def launch(self, rank: int, repetitions: int, number: str = "f32") -> None:
-        arguments = AllReduceArgs.from_buffer_copy(self.arguments[rank])
-        arguments.repetitions = repetitions
-        kind = "pair" if len(self.members) == 2 else "group"
-        self.members[rank].launch(f"allreduce_{kind}_{number}", self.grid, 512, arguments)
-
-    def status(self) -> list[int]:
-        return [self.control.memory[LINE * (1 + rank)] for rank in range(len(self.members))]
-
-
-def _row(addresses: list[int]) -> Any:
-    return (c.c_uint64 * MAX_RANKS)(*addresses)
-
-
-def _loaded(image: str) -> list[Gpu]:
-    everything = gpus()
-    with open(image, "rb") as file:
-        content = file.read()
-    for gpu in everything:
-        gpu.load(content)
-    return everything
-
-
-def _floats(count: int, seed: int) -> bytes:
-    chance = random.Random(seed)
-    return struct.pack(f"{count}f", *(chance.uniform(-1, 1) for _ in range(count)))
-
-
-def _access(members: list[Gpu]) -> None:
-    """Enable all the peer access that there is."""
-    for gpu in members:
-        for peer in members:
-            if gpu is not peer:
-                with suppress(DriverError):
-                    gpu.enable(peer)
-
-
-def _sums(contents: list[bytes]) -> bytes:
-    rows = [struct.unpack(f"{len(content) // 4}f", content) for content in contents]
-    total = rows[0]
-    for row in rows[1:]:
-        packed = struct.pack(f"{len(row)}f", *(a + b for a, b in zip(total, row, strict=True)))
-        total = struct.unpack(f"{len(row)}f", packed)
-    return struct.pack(f"{len(total)}f", *total)
-
-
 def allreduce(image: str, *jobs: str) -> list[dict[str, Any]]:
     """All-reduce, each job as ``pull:0,1:4096`` or ``staged:0,1:4096:NODE[:PATIENCE_MS]``.
 
     Gives what one repetition takes, whether each rank holds the sum, and how the ranks ended.
     """
-    everything = _loaded(image)
-    _access(everything)
+    everything = loaded(image)
+    access(everything)
     return [_allreduce(everything, *job.split(":")) for job in jobs]
 
 
@@ -310,7 +173,7 @@ def _allreduce(
     length = int(size)
     grid = min(8, max(1, length // 4096))
     group = Group(chosen, variant, length, int(node), grid, int(patience_ms))
-    contents = [_floats(length // 4, seed) for seed in range(len(chosen))]
+    contents = [floats(length // 4, seed) for seed in range(len(chosen))]
     for gpu, address, content in zip(chosen, group.inputs, contents, strict=True):
         gpu.put(address, content)
 
@@ -329,7 +192,7 @@ def _allreduce(
     held = [
         gpu.contents(address, length) for gpu, address in zip(chosen, group.outputs, strict=True)
     ]
-    expected = _sums(contents)
+    expected = sums(contents)
     return {
         "seconds": seconds,
         "right": [content == expected for content in held],
@@ -352,11 +215,11 @@ def _each_with_its_stream(everything: list[Gpu], indices: list[int]) -> list[Gpu
 
 def graph(image: str, size: str, launches: str) -> dict[str, Any]:
     """All-reduce as a graph of launches on each of two GPUs, replayed."""
-    chosen = _loaded(image)[:2]
-    _access(chosen)
+    chosen = loaded(image)[:2]
+    access(chosen)
     length = int(size)
     group = Group(chosen, "pull", length, 0, 1)
-    contents = [_floats(length // 4, seed) for seed in range(2)]
+    contents = [floats(length // 4, seed) for seed in range(2)]
     executables = []
     for rank, gpu in enumerate(chosen):
         gpu.put(group.inputs[rank], contents[rank])
@@ -380,7 +243,7 @@ def graph(image: str, size: str, launches: str) -> dict[str, Any]:
             gpu.driver.cuGraphLaunch(executables[rank], gpu.stream)
             gpu.record(end)
         seconds.append(max(gpu.elapsed(*pair) for gpu, pair in zip(chosen, events, strict=True)))
-    expected = _sums(contents)
+    expected = sums(contents)
     return {
         "seconds": [taken / int(launches) for taken in seconds],
         "right": [
@@ -392,8 +255,8 @@ def graph(image: str, size: str, launches: str) -> dict[str, Any]:
 
 def one_sided(image: str, size: str) -> dict[str, Any]:
     """Copy by load and by store, read and chase; the peer is GPU 1."""
-    own, peer = _loaded(image)[:2]
-    _access([own, peer])
+    own, peer = loaded(image)[:2]
+    access([own, peer])
     length = int(size)
     here, there = own.allocate(length), peer.allocate(length)
     content = random.Random(1).randbytes(length)
@@ -432,7 +295,7 @@ def one_sided(image: str, size: str) -> dict[str, Any]:
 
 def spin(image: str) -> dict[str, Any]:
     """Hold a stream until the host lets go, and until a deadline passes."""
-    gpu = _loaded(image)[0]
+    gpu = loaded(image)[0]
     control = HostMemory(gpu, 4096, 0)
     found = {}
     for name, timeout in (("released", 2_000_000_000), ("timed_out", 50_000_000)):
@@ -500,7 +363,7 @@ def attempt(*steps: str) -> dict[str, str]:
 
 def stray(image: str) -> str:
     """Let a kernel touch memory that its GPU may not reach."""
-    own, peer = _loaded(image)[:2]
+    own, peer = loaded(image)[:2]
     there = peer.allocate(4096)
     own.launch("copy", 1, 32, CopyArgs(there, own.allocate(4096), 256, 1))
     try:

@@ -139,7 +139,8 @@ MACHINES = {
 # Most of the files: nothing reads them, and writing them takes the time.
 UNREAD = re.compile(
     r"^sys/devices/(pci|LNXSYSTM)(?!.*/target_node$)|/memory/memory[0-9]+/(?!state$)|"
-    r"/(cpuidle|power|thermal_throttle|microcode|hotplug|stats|driver|subsystem|firmware_node)(/|$)|"
+    r"/(cpuidle|power|thermal_throttle|microcode|hotplug)(/|$)|"
+    r"/(cpu|policy)[0-9]+/(stats|driver|subsystem|firmware_node)(/|$)|"
     r"/cache/index[0-9]+/id$|"
     r"/(uevent|number_of_sets|ways_of_associativity|physical_line_partition|core_id|"
     r"(core|book|drawer|cluster|die|package)_(siblings|cpus)\w*|crash_notes\w*|"

@@ -81,13 +81,13 @@ BROKEN: dict[str, Callable[[Asked], Asked]] = {
 }
 
 
-class Arena(Real):
+class Arena(Real):  # type: ignore[misc]
     """The real arena, but for the planted fault, and with a second account of its pages."""
 
     def __init__(
         self, size: int, *, huge: bool, policy: Any = "none", nodes: Sequence[int] = ()
     ) -> None:
-        policy, nodes = BROKEN.get(FAULT, lambda asked: asked)((policy, nodes))
+        policy, nodes = BROKEN.get(FAULT, lambda asked: asked)((policy, nodes))  # type: ignore[no-untyped-call]
         super().__init__(size, huge=huge, policy=policy, nodes=nodes)
 
     def census(self, offset: int, length: int, step: int) -> dict[int, int]:

@@ -12,6 +12,7 @@ from numamicro.topology import discover
 from tests.vm.inside.scene import MIB, NODES, counted, matrix, numamicro
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 HUGE_PAGE = 2 * MIB
@@ -19,7 +20,7 @@ POOL = NODES / "node1/hugepages/hugepages-2048kB/nr_hugepages"
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_killed() -> None:
+def _nobody_is_killed() -> Iterator[None]:
     yield
     assert counted("/proc/vmstat", "oom_kill") == 0
 
