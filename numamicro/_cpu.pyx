@@ -192,8 +192,19 @@ cdef span *spans_of(tuple spans) except NULL:
     return array
 
 
-cdef str lengths_of(tuple spans):
-    return " + ".join([str(length) for _, length, _ in spans])
+cdef class _Spans:
+    cdef tuple kept
+    cdef c_spans buffers
+
+    def __cinit__(self, spans):
+        self.kept = tuple(map(tuple, spans))
+        self.buffers = c_spans(spans_of(self.kept), len(self.kept))
+
+    def __str__(self):
+        return " + ".join([str(length) for _, length, _ in self.kept])
+
+    def __dealloc__(self):
+        free(<void *>self.buffers.items)
 
 
 def fill(Team team not None, Arena arena not None, size_t length, uint64_t seed):
@@ -204,12 +215,10 @@ def fill_each(Team team not None, spans, uint64_t seed):
     cdef int rc
     cdef uint64_t checksum
     cdef c_team *threads = threads_of(team)
-    kept = tuple(map(tuple, spans))
-    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
+    cdef _Spans over = _Spans(spans)
     with nogil:
-        rc = c_fill(threads, buffers, seed, &checksum)
-    free(<void *>buffers.items)
-    check(rc, f"filling {lengths_of(kept)} bytes")
+        rc = c_fill(threads, over.buffers, seed, &checksum)
+    check(rc, f"filling {over} bytes")
     return checksum
 
 
@@ -224,12 +233,10 @@ def read_each(Team team not None, spans, str kernel not None, uint64_t repetitio
     cdef c_team *threads = threads_of(team)
     encoded = kernel.encode()
     cdef const char *name = encoded
-    kept = tuple(map(tuple, spans))
-    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
+    cdef _Spans over = _Spans(spans)
     with nogil:
-        rc = stream_read(threads, buffers, name, repetitions, &result)
-    free(<void *>buffers.items)
-    check(rc, f"reading {lengths_of(kept)} bytes by {kernel}")
+        rc = stream_read(threads, over.buffers, name, repetitions, &result)
+    check(rc, f"reading {over} bytes by {kernel}")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 
 
@@ -245,12 +252,10 @@ def store_each(Team team not None, spans, str kernel not None, uint64_t repetiti
     cdef c_team *threads = threads_of(team)
     encoded = kernel.encode()
     cdef const char *name = encoded
-    kept = tuple(map(tuple, spans))
-    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
+    cdef _Spans over = _Spans(spans)
     with nogil:
-        rc = stream_store(threads, buffers, name, repetitions, seed, &result)
-    free(<void *>buffers.items)
-    check(rc, f"storing to {lengths_of(kept)} bytes by {kernel}")
+        rc = stream_store(threads, over.buffers, name, repetitions, seed, &result)
+    check(rc, f"storing to {over} bytes by {kernel}")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 
 
@@ -275,12 +280,8 @@ def expected(Team team not None, size_t length, str kernel not None, uint64_t re
 
 def expected_each(Team team not None, spans, str kernel not None, uint64_t repetitions,
                   uint64_t seed):
-    kept = tuple(map(tuple, spans))
-    cdef c_spans buffers = c_spans(spans_of(kept), len(kept))
-    try:
-        return sum_due(team, buffers, kernel, repetitions, seed)
-    finally:
-        free(<void *>buffers.items)
+    cdef _Spans over = _Spans(spans)
+    return sum_due(team, over.buffers, kernel, repetitions, seed)
 
 
 def link(Team team not None, Arena arena not None, size_t length, size_t line, uint64_t seed):

@@ -98,6 +98,7 @@ static struct activations *tokens_made(size_t count) {
 struct dot_job {
     const struct dot_format *format;
     const struct activations *tokens;
+    size_t count; /* of the tokens */
     struct spans spans;
     uint64_t repetitions;
     uint64_t seed;
@@ -205,38 +206,33 @@ static uint64_t bits_of(const float *results, size_t count) {
     return sum;
 }
 
-static uint64_t rows_repeatedly(void *argument, size_t rank, size_t size) {
-    (void)size;
-    const struct dot_job *job = argument;
-    const struct dot_format *format = job->format;
-    struct slice slice = slice_of(&job->spans, rank);
-    const unsigned char *weights = slice.arena->address + slice.offset;
-    size_t rows = rows_of(format, slice);
-    float results[MOST_RESULTS];
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < job->repetitions; i++) {
-        for (size_t row = 0; row < rows; row += format->rows) {
-            format->vector(weights + row * format->row_bytes, job->tokens, results);
-            sum += bits_of(results, format->rows);
-        }
-    }
-    return sum;
+/* One token alone, or all of them: the loop, and what it takes at once. */
+struct tile {
+    dot_tile *multiply;
+    size_t rows, tokens;
+};
+
+static struct tile tile_of(const struct dot_format *format, size_t tokens) {
+    if (tokens == 1)
+        return (struct tile){format->vector, format->rows, 1};
+    return (struct tile){format->matrix, format->tile_rows, format->tile_tokens};
 }
 
-static uint64_t matrix_repeatedly(void *argument, size_t rank, size_t size) {
+static uint64_t multiply_repeatedly(void *argument, size_t rank, size_t size) {
     (void)size;
     const struct dot_job *job = argument;
     const struct dot_format *format = job->format;
+    const struct tile tile = tile_of(format, job->count);
     struct slice slice = slice_of(&job->spans, rank);
     const unsigned char *weights = slice.arena->address + slice.offset;
     size_t rows = rows_of(format, slice);
     float results[MOST_RESULTS];
     uint64_t sum = 0;
     for (uint64_t i = 0; i < job->repetitions; i++) {
-        for (size_t row = 0; row < rows; row += format->tile_rows) {
-            for (size_t token = 0; token < TOKENS; token += format->tile_tokens) {
-                format->matrix(weights + row * format->row_bytes, job->tokens + token, results);
-                sum += bits_of(results, format->tile_rows * format->tile_tokens);
+        for (size_t row = 0; row < rows; row += tile.rows) {
+            for (size_t token = 0; token < job->count; token += tile.tokens) {
+                tile.multiply(weights + row * format->row_bytes, job->tokens + token, results);
+                sum += bits_of(results, tile.rows * tile.tokens);
             }
         }
     }
@@ -304,6 +300,7 @@ static int run(struct team *team, struct dot_job *job, size_t tokens, team_body 
     if (!made)
         return -ENOMEM;
     job->tokens = made;
+    job->count = tokens;
     rc = team_run(team, body, job, window);
     free(made);
     return rc;
@@ -327,7 +324,7 @@ int dot(struct team *team, struct spans spans, const char *format, int many, uin
         .format = format_named(format), .spans = spans, .repetitions = repetitions};
     size_t tokens = many ? TOKENS : 1;
     struct window window;
-    int rc = run(team, &job, tokens, many ? matrix_repeatedly : rows_repeatedly, &window);
+    int rc = run(team, &job, tokens, multiply_repeatedly, &window);
     if (rc)
         return rc;
     uint64_t rows = rows_of_all(team, &job) * repetitions;
