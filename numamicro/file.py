@@ -425,12 +425,8 @@ def _are_samples(rows: list[Any]) -> bool:
     ):
         return False
     counts = {*amounts, *repetitions}
-    return (
-        min(seconds) >= _LEAST_SECONDS
-        and min(counts) > 0
-        and max(seconds) < MOST
-        and max(counts) < MOST
-    )
+    fit = min(seconds) >= _LEAST_SECONDS and max(seconds) < MOST
+    return bool(fit and min(counts) > 0 and max(counts) < MOST)
 
 
 def _first_other(lists: list[list[Any]], places: list[str]) -> str:

@@ -61,6 +61,8 @@ def maybe(document: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
 
 def as_kind(value: object, kind: Any, where: str) -> Any:
     """Give the value when it is of a type, or of one of several."""
+    if type(value) is kind and kind in _SIZELESS:
+        return value
     # bool is an int to Python, never to the file.
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):

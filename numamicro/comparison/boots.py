@@ -186,12 +186,14 @@ def _size(path: Path) -> int:
 
 
 def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
+    def value(cell: Measurement) -> tuple[Case, Value]:
+        return cell.case, value_of(cell, share)
+
     if token is None:
-        header, values = read_cells(path, lambda cell: (cell.case, value_of(cell, share)))
+        header, values = read_cells(path, value)
         return Boot((str(path),), header, dict(values))
     matrix = read_matrix(path)
-    values = {cell.case: value_of(cell, share) for cell in matrix.measurements}
-    return Boot((str(path),), matrix.header, values, token(matrix))
+    return Boot((str(path),), matrix.header, dict(map(value, matrix.measurements)), token(matrix))
 
 
 def value_of(cell: Measurement, share: float = 0.5) -> Value:

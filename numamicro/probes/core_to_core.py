@@ -63,7 +63,7 @@ class CoreToCore(Probe):
         from numamicro import _cpu
 
         source, target = case.route.source, case.route.target
-        pair = _pair_of(source, target, lab.machine, _cores(lab.machine))
+        pair = pair_of(source, target, lab.machine)
         if pair is None:
             raise CaseFailed(State.WAIVED, "one-core", f"{source} and {target} are one core")
         team = lab.team_on(pair)
@@ -84,6 +84,11 @@ class CoreToCore(Probe):
         yield sample
 
 
+def pair_of(source: AnyPlace, target: AnyPlace, machine: Machine) -> tuple[int, int] | None:
+    """Give one CPU of each place, of different cores; None when they have only one core."""
+    return _pair_of(source, target, machine, _cores(machine))
+
+
 def _cores(machine: Machine) -> dict[int, int | None]:
     """Give the core of each CPU."""
     return {cpu.id: cpu.core for cpu in machine.cpus}
@@ -92,7 +97,6 @@ def _cores(machine: Machine) -> dict[int, int | None]:
 def _pair_of(
     source: AnyPlace, target: AnyPlace, machine: Machine, cores: Mapping[int, int | None]
 ) -> tuple[int, int] | None:
-    """Give one CPU of each place, of different cores; None when they have only one core."""
     here, there = machine.usable_cpus(source), machine.usable_cpus(target)
     for other in there:
         if here and cores[other] != cores[here[0]]:
