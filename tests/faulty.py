@@ -229,7 +229,7 @@ class Twenty(Sampler):
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:
         # What is measured here needs no warm clock, and all of them together would wait long.
-        with patch("numamicro.worker.__main__.WARM_UP_SECONDS", 0.0):
+        with patch("numamicro.probes.probe.WARM_UP_SECONDS", 0.0):
             yield self.sample
 
 

@@ -57,7 +57,7 @@ if __name__ == "__main__":
     # A virtual clock neither warms up nor has links to wake, and is exact in short samples too.
     probe.WARM_UP_SECONDS = gpu.COPY_WARM_UP_SECONDS = gpu_lab.WAKE_SECONDS = 0.0
     gpu.COPY_SECONDS = gpu.WINDOW_SECONDS = SHORT_SECONDS
-    host_copy.SIZE_SECONDS = host_copy.WINDOW_SECONDS = SHORT_SECONDS
+    vars(host_copy).update(SIZE_SECONDS=SHORT_SECONDS, WINDOW_SECONDS=SHORT_SECONDS)
     all_reduce.SHORT_SECONDS = all_reduce.LONG_SECONDS
     found = discover()
     json.dump(
