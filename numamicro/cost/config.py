@@ -168,10 +168,10 @@ def _outer(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_foreign(config: _Config) -> None:
-    kinds = {kind for kind in config.items("layer_types") if kind not in _ATTENTION_KINDS}
+    kinds = {*map(str, config.items("layer_types"))} - _ATTENTION_KINDS
     kinds |= {kind for key, kind in _FOREIGN.items() if config.keys.get(key) is not None}
     if kinds:
-        names = ", ".join(sorted(str(kind)[:40] for kind in kinds))
+        names = ", ".join(sorted(kind[:40] for kind in kinds))
         raise NumamicroError(
             f"{config.where}: it has layers of a kind whose cost is not known here ({names}); "
             "only attention over a cache is"

@@ -238,6 +238,12 @@ def test_any_json_gives_a_model_or_a_sentence(data: st.DataObject) -> None:
         assert model.total.bytes >= model.active().bytes * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 1, "mamba"], ids=str)
+def test_a_layer_of_no_known_kind_is_named(kind: object) -> None:
+    with pytest.raises(NumamicroError, match=r"layers of a kind whose cost is not known here \("):
+        from_config(PRESETS["deepseek-v3"] | {"layer_types": [kind]}, "test", "x")
+
+
 def test_files_that_are_no_config(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for text in ("", "{", "[]", "null", "[" * 100_000):
