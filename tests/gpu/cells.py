@@ -60,12 +60,11 @@ if __name__ == "__main__":
     vars(host_copy).update(SIZE_SECONDS=SHORT_SECONDS, WINDOW_SECONDS=SHORT_SECONDS)
     all_reduce.SHORT_SECONDS = all_reduce.LONG_SECONDS
     found = discover()
+    queries = [[*words] for dashes, words in groupby(sys.argv[1:], "--".__eq__) if not dashes]
     json.dump(
         [
-            [measurement_to_json(cell) for cell in measured(found, name, level, patterns.split())]
-            for name, level, patterns in (
-                query.split(maxsplit=2) for query in " ".join(sys.argv[1:]).split(" -- ")
-            )
+            [measurement_to_json(cell) for cell in measured(found, name, level, patterns)]
+            for name, level, *patterns in queries
         ],
         sys.stdout,
     )

@@ -35,9 +35,9 @@ LAUNCHES = ("launch", "default", "gpu0")
 LOADS = ("peer-latency", "default", "load")
 OWN = ("gpu-memory", "default", "gpu[03]")
 PEERS = {
-    PCIE: ("peer-copy", "default", "/copy", "/(read|write).gpu[01]>"),
-    SWITCH: ("peer-copy", "default", "/copy.gpu[07]>"),
-    SWITCHES: ("peer-copy", "default", "/copy.gpu[03]>", "/(read|write).gpu0>gpu[15]"),
+    PCIE: ("peer-copy", "default", "/copy", "/(read|write) gpu[01]>"),
+    SWITCH: ("peer-copy", "default", "/copy gpu[07]>"),
+    SWITCHES: ("peer-copy", "default", "/copy gpu[03]>", "/(read|write) gpu0>gpu[15]"),
 }
 SUMS = (
     *("all-reduce", "thorough"),
