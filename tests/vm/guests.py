@@ -54,16 +54,21 @@ def guests(
 ) -> Iterator[dict[str, Future[Ran]]]:
     """Start every guest that a test asks for, as many at a time as this machine has CPUs."""
 
-    def start(topology: Topology) -> Ran:
-        return run(topology, kernel, _tests(topology), tmp_path_factory.mktemp("guest"), LIMIT)
+    def start(topology: Topology, folder: Path) -> Ran:
+        return run(topology, kernel, _tests(topology), folder, LIMIT)
 
     # Once here is quicker than once in every guest.
     compile_dir(ROOT / "numamicro", quiet=1)
     build()
     asked = (getattr(item, "callspec", None) for item in request.session.items)
-    topologies = [call.params["topology"] for call in asked if call]
+    # Folders are made here: pytest's maker of them is not for several threads.
+    topologies = [
+        (call.params["topology"], tmp_path_factory.mktemp("guest")) for call in asked if call
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {topology.name: pool.submit(start, topology) for topology in topologies}
+        yield {
+            topology.name: pool.submit(start, topology, folder) for topology, folder in topologies
+        }
         pool.shutdown(cancel_futures=True)
 
 
