@@ -392,10 +392,10 @@ def main(arguments: Sequence[str]) -> int:
                 print(row(result), flush=True)
                 if asked.terms:
                     print(f"        {_terms(result)}", flush=True)
+            if asked.name:  # after each model, for all of them take most of an hour
+                _keep(asked.name, results, machine, [*map(row, results), *summary(results)])
     for line in summary(results):
         print(line)
-    if asked.name:
-        _keep(asked.name, results, machine, [*map(row, results), *summary(results)])
     return 0
 
 
