@@ -418,6 +418,7 @@ def seconds_to_keep(count: int, path: Path) -> list[float]:
 
 def test_ten_times_the_cells_take_about_ten_times_as_long(path: Path) -> None:
     # Each step by itself: one that looks at all there is for each cell must not hide behind others.
-    few = map(min, seconds_to_keep(400, path), seconds_to_keep(400, path))
-    for some, more in zip(few, seconds_to_keep(4_000, path), strict=True):
+    few, many = ([seconds_to_keep(count, path) for _ in range(3)] for count in (400, 4_000))
+    # The least of three: another program on the same core slows some steps down, and not others.
+    for some, more in zip(map(min, *few), map(min, *many), strict=True):
         assert more < 25 * some
