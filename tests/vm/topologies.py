@@ -94,7 +94,8 @@ TOPOLOGIES: tuple[Topology, ...] = (
         rows=(0, 1),
         columns=(0, 1),
         # The CPUs of a node are gone in the end.
-        checks=("whole", "policies", "pairs", "offline"),
+        checks=("whole", "policies", "pairs", "faults", "offline"),
+        faults=("unbound",),
     ),
     Topology(
         "8n",
@@ -168,8 +169,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
         prepare=("mount -t debugfs debugfs /sys/kernel/debug",),
         rows=(0, 1),
         columns=(0, 1),
-        checks=("autonuma", "faults"),
-        faults=("unbound",),
+        checks=("autonuma",),
     ),
     Topology(
         "fake4",
