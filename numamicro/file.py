@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from functools import lru_cache, partial
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from numamicro.bulk import no_collector, read_at_most, remembered
-from numamicro.case import Case, Place, Route, parse_place
+from msgspec import Struct
+from msgspec.json import Decoder, decode
+
+from numamicro.bulk import no_collector, read_at_most
 from numamicro.errors import NumamicroError
-from numamicro.matrix import CostMatrix, Header, Measurement, Placement, Run, Sample, State
+from numamicro.matrix import CostMatrix, Header
 from numamicro.saving import save
-from numamicro.topology import Machine, Note
-from numamicro.typed import MOST, Json, as_kind, maybe, plain, take
+from numamicro.topology import Machine
 from numamicro.units import bytes_text
+from numamicro.wire import Cell, Json, Real, Whole, at, measurement_to_json, shaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,10 +30,7 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 T = TypeVar("T")
 
-_LEAST_SECONDS = 1e-15
-"""Shorter than any clock's step: a rate over less would pass what a float holds."""
 _MOST_BYTES = 1 << 30
-_STATES = {state.value: state for state in State}
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -55,61 +53,6 @@ def matrix_to_json(matrix: CostMatrix) -> Json:
         "machine": header.machine.to_json(),
         "measurements": [measurement_to_json(cell) for cell in matrix.measurements],
     }
-
-
-def measurement_to_json(cell: Measurement) -> Json:
-    """Give one cell."""
-    document = case_to_json(cell.case) | {
-        "unit": cell.unit,
-        "state": cell.state.value,
-        "reason": _reason_to_json(cell.reason),
-        "runs": [run_to_json(run) for run in cell.runs],
-    }
-    return document | ({} if cell.origin is None else {"origin": cell.origin})
-
-
-def case_to_json(case: Case) -> Json:
-    """Give the identity of a cell."""
-    route = case.route
-    return {
-        "probe": case.probe,
-        "operation": case.operation,
-        "route": {
-            "source": str(route.source),
-            "target": str(route.target),
-            "via": str(route.via) if route.via else None,
-            "mover": route.mover,
-        },
-        "params": dict(case.params),
-    }
-
-
-def run_to_json(run: Run) -> Json:
-    """Give what one process brought."""
-    return {
-        "process": run.process,
-        "temperature": run.temperature,
-        "state": run.state.value,
-        "reason": _reason_to_json(run.reason),
-        "samples": [list(sample) for sample in run.samples],
-        "placement": _placement_to_json(run.placement) if run.placement else None,
-        "outcome": dict(run.outcome),
-        "warnings": [_reason_to_json(warning) for warning in run.warnings],
-    }
-
-
-def _placement_to_json(placement: Placement) -> Json:
-    return {
-        "share": placement.share,
-        "by": placement.by,
-        "pages": {str(node): count for node, count in placement.pages.items()},
-        "page_bytes": placement.page_bytes,
-        "huge_share": placement.huge_share,
-    }
-
-
-def _reason_to_json(reason: Note | None) -> Json | None:
-    return {"code": reason.code, "text": reason.text} if reason else None
 
 
 def matrix_text(matrix: CostMatrix) -> str:
@@ -146,78 +89,146 @@ def read_matrix(path: Path) -> CostMatrix:
     NumamicroError
         It cannot be read, is cut short, is newer than this program, or lacks a key.
     """
-    with no_collector():
-        header, cells = read_cells(path, lambda cell: cell)
-        return CostMatrix(header, tuple(cells))
+    header, cells = read_cells(path, Cell.meant)
+    return CostMatrix(header, tuple(cells))
 
 
-def read_cells(path: Path, keep: Callable[[Measurement], T]) -> tuple[Header, list[T]]:
-    """Read a result file and keep of each cell what `keep` gives.
+def read_cells(path: Path, keep: Callable[[Cell], T]) -> tuple[Header, list[T]]:
+    """Read a result file and keep of each cell what `keep` gives: whoever wants one figure of each
+    of many thousands need not have all that a :class:`Measurement` holds.
 
     Raises
     ------
     NumamicroError
         As of :func:`read_matrix`.
     """
-    text, where = _text_of(path), str(path)
-    try:
-        header, cells = _as_written(text, where)
-        return header, [keep(cell) for cell in cells]
-    except (ValueError, RecursionError):
-        header, cells = _decoded(_parsed(text, path), where)
-        return header, [keep(cell) for cell in cells]
+    data, where = _bytes_of(path), str(path)
+    with no_collector():
+        try:
+            return _kept(*_as_written(data), keep, where)
+        except (ValueError, RecursionError):
+            # Not as this version writes it: a slower reader upgrades it, or says what is wrong.
+            document = _document(_parsed(data, path), where)
+            return _kept(document, document.measurements, keep, where)
 
 
-def _as_written(text: str, where: str) -> tuple[Header, Iterator[Measurement]]:
-    """Give the cells of a text that stands as :func:`matrix_text` writes it, parsed one by one: what
-    was parsed of one is given back before the next takes memory.
+def _as_written(data: bytes) -> tuple[_Document, Iterator[Cell]]:
+    """Give the head and the cells of a text that stands as :func:`matrix_text` writes it, one by one:
+    what was read of one is given back before the next takes memory.
 
     Raises
     ------
     ValueError
-        It stands otherwise, which may or may not be JSON.
+        It stands otherwise.
     """
-    head, begin, _ = text.partition(_CELLS)
-    document = json.loads(f"{head}{begin}{_END}", parse_constant=partial(_refuse, where))
-    if not begin or document.get("schema") != SCHEMA or _overflows(document):
+    begin, end = data.index(_CELLS.encode()) + len(_CELLS), _END.encode()
+    document = decode(data[:begin] + end, type=_Document)
+    if document.schema != SCHEMA or not data.endswith(end):
         raise ValueError
-    header, _ = _decoded(document, where)
-    return header, _measurements(_cells_from(text, len(head) + len(_CELLS), where), where)
+    lines = data[begin : -len(end)].split(_BETWEEN.encode())
+    return document, map(Decoder(Cell).decode, lines)
 
 
-def _cells_from(text: str, position: int, where: str) -> Iterator[object]:
-    parse = json.JSONDecoder(parse_constant=partial(_refuse, where)).raw_decode
-    while True:
-        cell, position = parse(text, position)
-        yield cell
-        if not text.startswith(_BETWEEN, position):
-            break
-        position += len(_BETWEEN)
-    if text[position:] != _END:
-        raise ValueError
+def matrix_from_json(document: object, where: str) -> CostMatrix:
+    """Give the matrix a document holds; `where` names it in an error.
+
+    Raises
+    ------
+    NumamicroError
+        The document is newer than this program, lacks a key, or a key holds the wrong kind.
+    """
+    found = _document(document, where)
+    header, cells = _kept(found, found.measurements, Cell.meant, where)
+    return CostMatrix(header, tuple(cells))
 
 
-def _text_of(path: Path) -> str:
+class _Document(Struct):
+    schema: int
+    tool: str
+    created: str
+    origin: str
+    plan: dict[str, Any]
+    setting: dict[str, Whole | str | None]
+    machine: dict[str, Any]
+    measurements: list[Cell]
+    label: str | None = None
+    machine_id: str | None = None
+    boot_id: str | None = None
+    budget: Whole | Real | None = None
+
+
+def _header(document: _Document, where: str) -> Header:
+    with at(where):
+        machine = Machine.from_json(document.machine)
+    return Header(
+        tool=document.tool,
+        created=document.created,
+        origin=document.origin,
+        label=document.label,
+        machine_id=document.machine_id,
+        boot_id=document.boot_id,
+        plan=document.plan,
+        budget=document.budget,
+        setting=document.setting,
+        machine=machine,
+    )
+
+
+def _kept(
+    document: _Document, cells: Iterable[Cell], keep: Callable[[Cell], T], where: str
+) -> tuple[Header, list[T]]:
+    header, kept = _header(document, where), []
+    for index, cell in enumerate(cells):
+        try:
+            kept.append(keep(cell))
+        except NumamicroError as error:
+            raise NumamicroError(f"{where}: measurements[{index}]: {error}") from error
+    return header, kept
+
+
+def _document(document: object, where: str) -> _Document:
+    return shaped(_upgraded(document, where), _Document, where)
+
+
+def _upgraded(document: object, where: str) -> Json:
+    found = shaped(document, dict[str, Any], where)
+    version = shaped(found, _Version, where).schema
+    if version > SCHEMA:
+        raise NumamicroError(
+            f"{where} has schema {version}, and this numamicro reads up to {SCHEMA}: "
+            "update numamicro to read it"
+        )
+    while version < SCHEMA:
+        if version not in UPGRADES:
+            raise NumamicroError(f"{where} has schema {version}, which no numamicro ever wrote")
+        found = UPGRADES[version](found)
+        version += 1
+    return found
+
+
+class _Version(Struct):
+    schema: Whole
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             data = read_at_most(file, _MOST_BYTES + 1)
-        if len(data) <= _MOST_BYTES:
-            return data.decode()
     except OSError as error:
         raise NumamicroError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        most = bytes_text(_MOST_BYTES)
+        raise NumamicroError(f"{path} is no result file: it is larger than {most}")
+    return data
+
+
+def _parsed(data: bytes, path: Path) -> object:
+    try:
+        text = data.decode()
+        parse_float = partial(_finite, str(path))
+        return json.loads(text, parse_constant=partial(_refuse, str(path)), parse_float=parse_float)
     except UnicodeDecodeError as error:
         raise NumamicroError(f"{path} is no result file: it is not text") from error
-    raise NumamicroError(f"{path} is no result file: it is larger than {bytes_text(_MOST_BYTES)}")
-
-
-def _parsed(text: str, path: Path) -> object:
-    refuse = partial(_refuse, str(path))
-    try:
-        document = json.loads(text, parse_constant=refuse)
-        if _overflows(document):
-            # Once more, to name the number; to look at each while reading would take as long again.
-            json.loads(text, parse_constant=refuse, parse_float=partial(_finite, str(path)))
-        return document
     except json.JSONDecodeError as error:
         raise NumamicroError(f"{path} is no {_fault(text, error)}") from error
     except (RecursionError, ValueError) as error:
@@ -234,16 +245,6 @@ def _fault(text: str, error: json.JSONDecodeError) -> str:
     return f"result file: line {error.lineno} is not JSON"
 
 
-def _overflows(document: object) -> bool:
-    """Tell whether a number that no float holds stands anywhere but in the cells, where each number
-    is looked at by what takes it."""
-    if isinstance(document, dict):
-        return any(_overflows(value) for key, value in document.items() if key != "measurements")
-    if isinstance(document, list):
-        return any(map(_overflows, document))
-    return isinstance(document, float) and math.isinf(document)
-
-
 def _refuse(where: str, constant: str) -> NoReturn:
     raise NumamicroError(f"{where} holds {constant:.40}, which is neither a figure nor JSON")
 
@@ -251,245 +252,3 @@ def _refuse(where: str, constant: str) -> NoReturn:
 def _finite(where: str, text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else _refuse(where, text)
-
-
-def matrix_from_json(document: object, where: str) -> CostMatrix:
-    """Give the matrix a document holds; `where` names it in an error.
-
-    Raises
-    ------
-    NumamicroError
-        The document is newer than this program, lacks a key, or a key holds the wrong kind.
-    """
-    header, cells = _decoded(document, where)
-    return CostMatrix(header, tuple(cells))
-
-
-def _decoded(document: object, where: str) -> tuple[Header, Iterator[Measurement]]:
-    top = _upgraded(as_kind(document, dict, where), where)
-    cells = take(top, "measurements", list, where)
-    machine = _machine_from_json(take(top, "machine", dict, where), where)
-    header = Header(
-        tool=take(top, "tool", str, where),
-        created=take(top, "created", str, where),
-        origin=take(top, "origin", str, where),
-        label=maybe(top, "label", str, where),
-        machine_id=maybe(top, "machine_id", str, where),
-        boot_id=maybe(top, "boot_id", str, where),
-        plan=take(top, "plan", dict, where),
-        budget=maybe(top, "budget", (int, float), where),
-        setting=plain(top, "setting", where),
-        machine=machine,
-    )
-    return header, _measurements(cells, where)
-
-
-def _measurements(cells: Iterable[object], where: str) -> Iterator[Measurement]:
-    for index, cell in enumerate(cells):
-        yield measurement_from_json(cell, f"{where}: measurements[{index}]")
-
-
-@remembered
-def _machine_from_json(document: Json, where: str) -> Machine:
-    try:
-        return Machine.from_json(document)
-    except NumamicroError as error:
-        raise NumamicroError(f"{where}: {error}") from error
-
-
-def _upgraded(document: Json, where: str) -> Json:
-    version = take(document, "schema", int, where)
-    if version > SCHEMA:
-        raise NumamicroError(
-            f"{where} has schema {version}, and this numamicro reads up to {SCHEMA}: "
-            "update numamicro to read it"
-        )
-    while version < SCHEMA:
-        if version not in UPGRADES:
-            raise NumamicroError(f"{where} has schema {version}, which no numamicro ever wrote")
-        document = UPGRADES[version](document)
-        version += 1
-    return document
-
-
-def measurement_from_json(document: object, where: str) -> Measurement:
-    """Give one cell."""
-    cell = as_kind(document, dict, where)
-    state = _state(cell, where)
-    runs = _runs_from_json(take(cell, "runs", list, where), where)
-    if state is State.OK and any(run.state is not State.OK for run in runs):
-        raise NumamicroError(f"{where} is said to be ok, and one of its runs is not")
-    return Measurement(
-        case=case_from_json(cell, where),
-        unit=take(cell, "unit", str, where),
-        state=state,
-        reason=_reason(cell, where),
-        runs=runs,
-        origin=maybe(cell, "origin", str, where),
-    )
-
-
-def case_from_json(document: object, where: str) -> Case:
-    """Give the identity of a cell."""
-    cell = as_kind(document, dict, where)
-    return _case_from_json({key: cell[key] for key in _IDENTITY if key in cell}, where)
-
-
-_IDENTITY = ("probe", "operation", "route", "params")
-
-
-@remembered
-def _case_from_json(cell: Json, where: str) -> Case:
-    route = take(cell, "route", dict, where)
-    params = take(cell, "params", dict, where)
-    for name, value in params.items():
-        as_kind(value, (int, float, str, bool), f"{where}.params[{name!r:.60}]")
-    try:
-        via = maybe(route, "via", str, where)
-        return Case.of(
-            take(cell, "probe", str, where),
-            take(cell, "operation", str, where),
-            Route(
-                _place(take(route, "source", str, where)),
-                _place(take(route, "target", str, where)),
-                None if via is None else _single_place(via),
-                take(route, "mover", str, where),
-            ),
-            **params,
-        )
-    except NumamicroError as error:
-        text = str(error)
-        raise NumamicroError(text if text.startswith(where) else f"{where}: {text}") from error
-
-
-_place = lru_cache(maxsize=4096)(parse_place)
-"""Thousands of cells name a few places."""
-
-
-def _single_place(text: str) -> Place:
-    place = _place(text)
-    if isinstance(place, Place):
-        return place
-    raise NumamicroError(f"{text!r:.60} is several places where one is meant")
-
-
-def run_from_json(document: object, where: str) -> Run:
-    """Give what one process brought."""
-    run = as_kind(document, dict, where)
-    (samples,) = _samples_from_json([run], [where])
-    return _run(run, samples, where)
-
-
-def _runs_from_json(documents: list[Any], where: str) -> tuple[Run, ...]:
-    places = [f"{where}.runs[{index}]" for index in range(len(documents))]
-    runs = [as_kind(run, dict, place) for run, place in zip(documents, places, strict=True)]
-    return tuple(map(_run, runs, _samples_from_json(runs, places), places))
-
-
-def _run(run: Json, samples: tuple[Sample, ...], where: str) -> Run:
-    placement = maybe(run, "placement", dict, where)
-    return Run(
-        process=take(run, "process", int, where),
-        samples=samples,
-        temperature=take(run, "temperature", str, where),
-        state=_state(run, where),
-        reason=_reason(run, where),
-        placement=None
-        if placement is None
-        else _placement_from_json(placement, f"{where}.placement"),
-        outcome=plain(run, "outcome", where),
-        warnings=_warnings(take(run, "warnings", list, where), where),
-    )
-
-
-def _samples_from_json(runs: list[Json], places: list[str]) -> list[tuple[Sample, ...]]:
-    """Give the samples of each run, checked all together: files hold millions of them."""
-    lists = [take(run, "samples", list, place) for run, place in zip(runs, places, strict=True)]
-    together = [*chain.from_iterable(lists)]
-    if together and not _are_samples(together):
-        raise NumamicroError(
-            f"{_first_other(lists, places)} is not [seconds, amount, repetitions], all above zero"
-        )
-    return [tuple(map(_new_sample, samples)) for samples in lists]
-
-
-def _are_samples(rows: list[Any]) -> bool:
-    try:
-        seconds, amounts, repetitions = zip(*rows, strict=True)
-    except (TypeError, ValueError):
-        return False
-    # What else has three parts, a text or an object, has no numbers for parts.
-    if not (
-        {*map(type, seconds)} <= {float, int}
-        and {*map(type, amounts)} == {*map(type, repetitions)} == {int}
-    ):
-        return False
-    counts = {*amounts, *repetitions}
-    fit = min(seconds) >= _LEAST_SECONDS and max(seconds) < MOST
-    return bool(fit and min(counts) > 0 and max(counts) < MOST)
-
-
-def _first_other(lists: list[list[Any]], places: list[str]) -> str:
-    return next(
-        f"{place}.samples[{index}]"
-        for rows, place in zip(lists, places, strict=True)
-        for index, row in enumerate(rows)
-        if not _are_samples([row])
-    )
-
-
-_new_sample = partial(tuple.__new__, Sample)
-"""As `Sample._make`, in a third of its time."""
-
-
-@remembered
-def _placement_from_json(placement: Json, where: str) -> Placement:
-    pages = take(placement, "pages", dict, where)
-    try:
-        counted = {
-            int(node): as_kind(count, int, f"{where}.pages") for node, count in pages.items()
-        }
-    except ValueError as error:
-        raise NumamicroError(f"{where}.pages has a key that is no node id") from error
-    return Placement(
-        share=_share(placement, "share", where),
-        by=maybe(placement, "by", str, where),
-        pages=counted,
-        page_bytes=take(placement, "page_bytes", int, where),
-        huge_share=_share(placement, "huge_share", where),
-    )
-
-
-def _share(placement: Json, key: str, where: str) -> float | None:
-    share = maybe(placement, key, (int, float), where)
-    if share is not None and not 0 <= share <= 1:
-        raise NumamicroError(f"{where}: key '{key}' is not within 0 and 1")
-    return None if share is None else float(share)
-
-
-def _reason(document: Json, where: str) -> Note | None:
-    reason = document.get("reason")
-    return None if reason is None else _note(reason, f"{where}.reason")
-
-
-def _warnings(warnings: list[Any], where: str) -> tuple[Note, ...]:
-    if not warnings:
-        return ()
-    return tuple(
-        _note(warning, f"{where}.warnings[{index}]")
-        for index, warning in enumerate(warnings)
-        if warning is not None
-    )
-
-
-def _note(document: object, where: str) -> Note:
-    note = as_kind(document, dict, where)
-    return Note(take(note, "code", str, where), take(note, "text", str, where))
-
-
-def _state(document: Json, where: str) -> State:
-    text = take(document, "state", str, where)
-    state = _STATES.get(text)
-    if state is None:
-        raise NumamicroError(f"{where}: {text!r:.60} is no state of a cell")
-    return state

@@ -12,14 +12,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from numamicro.errors import NumamicroError
-from numamicro.file import (
-    SCHEMA,
-    case_from_json,
-    case_to_json,
-    run_from_json,
-    run_to_json,
-)
+from numamicro.file import SCHEMA
 from numamicro.matrix import Measurement, Run, State
+from numamicro.wire import case_from_json, case_to_json, run_from_json, run_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from numamicro.stats import Summary, summarise
 from numamicro.units import KIB, MIB, is_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numamicro.case import AnyPlace, Case, Param
     from numamicro.topology import Machine, Note
@@ -152,14 +152,7 @@ class Measurement:
 
     def groups(self) -> list[list[float]]:
         """Give the warm samples in the base unit, by the process that took them."""
-        rate = is_rate(self.unit)
-        return [
-            [amount / seconds for seconds, amount, _ in run.samples]
-            if rate
-            else [seconds / amount for seconds, amount, _ in run.samples]
-            for run in self.runs
-            if run.samples and run.temperature == "warm"
-        ]
+        return groups_of(self.unit, self.runs)
 
     @property
     def share(self) -> float | None:
@@ -236,6 +229,23 @@ class CostMatrix:
     ) -> Measurement | None:
         """Give the best ok cell of a route over everything not named in `params`."""
         return best_of(self.cells(probe, operation, source, target, **params))
+
+
+class Samples(Protocol):
+    """What has samples of one process."""
+
+    @property
+    def samples(self) -> Sequence[tuple[float, int, int]]: ...
+    @property
+    def temperature(self) -> str: ...
+
+
+def groups_of(unit: str, runs: Iterable[Samples]) -> list[list[float]]:
+    """Give the warm samples of runs in the base unit, by the process that took them."""
+    warm = [run.samples for run in runs if run.samples and run.temperature == "warm"]
+    if is_rate(unit):
+        return [[amount / seconds for seconds, amount, _ in samples] for samples in warm]
+    return [[seconds / amount for seconds, amount, _ in samples] for samples in warm]
 
 
 def best_of(cells: Iterable[Measurement]) -> Measurement | None:

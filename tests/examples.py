@@ -165,7 +165,8 @@ ids = st.integers(0, 10**9 - 1)
 counts = st.integers(0, 2**63 - 1)
 figures = st.floats(0, 2**62)
 shares = st.floats(0, 1)
-params = st.one_of(st.integers(-(2**62), 2**62), st.floats(-1e18, 1e18), st.text(), st.booleans())
+whole = st.integers(-(2**62), 2**62)
+params = st.one_of(whole, st.floats(-1e18, 1e18), st.text(), st.booleans())
 notes = st.builds(Note, st.text(), st.text())
 findings = st.builds(
     Finding, st.text(), st.sampled_from(Severity), st.text(), st.text(), st.text(), st.text()
@@ -372,7 +373,7 @@ headers = st.builds(
     label=optional(st.text()),
     machine_id=optional(hashes),
     boot_id=optional(hashes),
-    setting=st.dictionaries(st.text(), st.none() | params, max_size=4),
+    setting=st.dictionaries(st.text(), st.none() | st.text() | whole, max_size=4),
     # Keys of a later version: those that are known have types of their own.
     plan=st.dictionaries(st.text().map("new {}".format), json_values, max_size=4),
     budget=optional(figures),

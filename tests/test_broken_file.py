@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from numamicro import file
+from numamicro import file, wire
 from numamicro.errors import NumamicroError
 from numamicro.file import SCHEMA, UPGRADES, matrix_text, read_matrix, write_matrix
+from numamicro.matrix import Sample
 from numamicro.report.table import render
 from tests import examples
 from tests.test_file import DOCUMENT, Path_, full_matrix, nodes_of, put, without
@@ -107,7 +108,7 @@ def test_a_list_within_is_not_taken_for_the_cells(tmp_path: Path) -> None:
     within = '"label": {"x": 1,\n "measurements": [\n1\n ]\n}'
     path = tmp_path / "within.json"
     path.write_text(matrix_text(full_matrix()).replace('"label": "all"', within))
-    with pytest.raises(NumamicroError, match="key 'label' holds an object"):
+    with pytest.raises(NumamicroError, match="label should be a text or null, not an object"):
         read_matrix(path)
 
 
@@ -159,11 +160,15 @@ def test_what_is_no_result_file_is_refused(tmp_path: Path, content: bytes) -> No
 @pytest.mark.parametrize(
     ("place", "value", "sentence"),
     [
-        (("tool",), 1, "key 'tool' holds a number, not a text"),
-        (("setting",), [], "key 'setting' holds a list, not an object"),
-        (("setting", "thp.enabled"), [], "setting['thp.enabled'] holds a list, not a number"),
+        (("tool",), 1, "tool should be a text, not a whole number"),
+        (("setting",), [], "setting should be an object, not a list"),
+        (
+            ("setting", "thp.enabled"),
+            [],
+            "setting[...] should be a whole number or a text or null",
+        ),
         (("machine", "nodes", 0, "id"), "0", "machine.nodes[0].id is '0', not of type int"),
-        (("measurements", 0, "state"), "fine", "measurements[0]: 'fine' is no state of a cell"),
+        (("measurements", 0, "state"), "fine", "measurements[0].state: invalid enum value 'fine'"),
         (
             ("measurements", 1, "route", "source"),
             "here",
@@ -177,20 +182,25 @@ def test_what_is_no_result_file_is_refused(tmp_path: Path, content: bytes) -> No
         (
             ("measurements", 0, "runs", 0, "samples", 0),
             [1.0, 2],
-            "measurements[0].runs[0].samples[0] is not [seconds, amount, repetitions], all above",
+            "measurements[0].runs[0].samples[0] should be a list of length 3, not 2",
         ),
         (
             ("measurements", 0, "runs", 0, "samples", 0, 0),
             0,
-            "measurements[0].runs[0].samples[0] is not [seconds, amount, repetitions], all above",
+            "measurements[0].runs[0].samples[0][0] should be a decimal number >= 1e-15",
+        ),
+        (
+            ("measurements", 0, "runs", 0, "placement", "pages"),
+            {"x": 1},
+            "a key of measurements[0].runs[0].placement.pages should be a whole number, not a text",
         ),
         (
             ("measurements", 0, "runs", 0, "placement", "share"),
             1.01,
-            "measurements[0].runs[0].placement: key 'share' is not within 0 and 1",
+            "measurements[0].runs[0].placement.share should be a decimal number <= 1.0",
         ),
-        (("budget",), True, "key 'budget' holds true or false, not a number"),
-        (("budget",), 2**63, "key 'budget' holds a number that passes 64 bits"),
+        (("budget",), True, "budget should be a number or null, not true or false"),
+        (("budget",), 2**63, "budget should be a whole number within 64 bits"),
     ],
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
 )
@@ -254,12 +264,19 @@ def test_a_key_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
 def test_what_is_equal_and_not_alike_is_told_apart() -> None:
     cell = DOCUMENT["measurements"][0]
     for value in (1, 1.0, True, 1):
-        case = file.case_from_json(cell | {"params": {"x": value}}, "cell")
+        case = wire.case_from_json(cell | {"params": {"x": value}}, "cell")
         assert type(case["x"]) is type(value)
         placement = cell["runs"][0]["placement"] | {"page_bytes": value}
         run = cell["runs"][0] | {"placement": placement}
         with nullcontext() if type(value) is int else pytest.raises(NumamicroError, match=r"^run"):
-            file.run_from_json(run, "run")
+            wire.run_from_json(run, "run")
+
+
+def test_seconds_without_a_point_are_seconds() -> None:
+    run = DOCUMENT["measurements"][0]["runs"][0]
+    (sample,) = wire.run_from_json(run | {"samples": [[2, 3, 4]]}, "run").samples
+    assert sample == Sample(2.0, 3, 4)
+    assert type(sample.seconds) is float
 
 
 # ---- versions ------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     "errors",
     "bulk",
-    "typed",
     "_cpu",
     "_gpu",
     "_gpu_data",
@@ -35,6 +34,7 @@ LAYERS = (
     "matrix",
     "plausibility",
     "saving",
+    "wire",
     "file",
     "append",
     "census",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numamicro.case import Case
     from numamicro.matrix import CostMatrix, Header, Measurement
     from numamicro.stats import Tail
+    from numamicro.wire import Cell
 
 
 class Value(NamedTuple):
@@ -186,17 +187,15 @@ def _size(path: Path) -> int:
 
 
 def _boot_of(path: Path, share: float, token: Callable[[CostMatrix], Value] | None) -> Boot:
-    def value(cell: Measurement) -> tuple[Case, Value]:
-        return cell.case, value_of(cell, share)
-
     if token is None:
-        header, values = read_cells(path, value)
+        header, values = read_cells(path, lambda cell: (cell.case(), value_of(cell, share)))
         return Boot((str(path),), header, dict(values))
     matrix = read_matrix(path)
-    return Boot((str(path),), matrix.header, dict(map(value, matrix.measurements)), token(matrix))
+    values = [(cell.case, value_of(cell, share)) for cell in matrix.measurements]
+    return Boot((str(path),), matrix.header, dict(values), token(matrix))
 
 
-def value_of(cell: Measurement, share: float = 0.5) -> Value:
+def value_of(cell: Measurement | Cell, share: float = 0.5) -> Value:
     """Give what a cell of one file brings to a comparison.
 
     A median is taken of each process; a tail of all samples together, for one process has too few.

@@ -144,7 +144,9 @@ def _effects(labels: Any, values: Any, known: Any) -> tuple[Any, Any]:
     and the scatter within sides; of each relabelling and figure."""
     import numpy as np
 
-    n, first = known.sum(axis=0), labels @ known
+    n = known.sum(axis=0)
+    # Where no file lacks a figure, one count a relabelling does for all figures.
+    first = labels.sum(axis=1, keepdims=True) if known.all() else labels @ known
     second = n - first
     lacking = (first == 0) | (second == 0)
     first, second = np.maximum(first, 1), np.maximum(second, 1)

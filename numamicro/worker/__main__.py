@@ -16,11 +16,11 @@ from typing import Any, TextIO
 
 from numamicro.case import Case, parse_place
 from numamicro.errors import GpuError
-from numamicro.file import case_from_json, run_to_json
 from numamicro.matrix import Placement, Run, Sample, State
 from numamicro.probes.probe import CaseFailed, Probe, TakeSample
 from numamicro.stats import is_settled
 from numamicro.topology import Machine, Note
+from numamicro.wire import case_from_json, run_to_json
 from numamicro.worker.lab import Held, Lab, misplaced
 from numamicro.worker.noise import between, snapshot
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numamicro
-from numamicro.file import case_to_json, run_from_json
 from numamicro.matrix import Run, State
 from numamicro.stop import Stopped
 from numamicro.topology import Note
+from numamicro.wire import case_to_json, run_from_json
 
 if TYPE_CHECKING:
     from numamicro.case import AnyPlace, Case

@@ -14,12 +14,12 @@ import sys
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from numamicro.file import measurement_to_json
 from numamicro.matrix import Measurement
 from numamicro.plan import make_plan
 from numamicro.probes import PROBES, all_reduce, gpu, host_copy, probe
 from numamicro.topology import discover
 from numamicro.units import MIB
+from numamicro.wire import measurement_to_json
 from numamicro.wishes import LEVELS, Wishes
 from numamicro.worker import __main__ as worker
 from numamicro.worker import gpu_lab

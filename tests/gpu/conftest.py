@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numamicro.file import measurement_from_json
 from numamicro.topology import Machine as Discovered
+from numamicro.wire import measurement_from_json
 from tests.standin.play import staged
 
 if TYPE_CHECKING:

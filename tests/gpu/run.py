@@ -13,13 +13,13 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from numamicro.file import measurement_to_json
 from numamicro.journal import Journal
 from numamicro.plan import make_plan
 from numamicro.probes import PROBES
 from numamicro.runner import Runner
 from numamicro.topology import discover, discovery
 from numamicro.topology.gpu_facts import ask_gpus
+from numamicro.wire import measurement_to_json
 from numamicro.wishes import Level, Wishes
 from tests.gpu.cells import BUFFER_BYTES
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from numamicro.doctor import diagnose, diagnose_matrix
-from numamicro.file import matrix_from_json, measurement_from_json
+from numamicro.file import matrix_from_json
 from numamicro.finding import Severity
 from numamicro.matrix import State
+from numamicro.wire import measurement_from_json
 from tests import examples
 from tests.gpu.conftest import cells, command, discovered, numamicro
 from tests.standin.machines import MACHINES

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from numamicro.case import Place, node
-from numamicro.file import measurement_from_json
 from numamicro.matrix import Measurement, State
+from numamicro.wire import measurement_from_json
 from tests.gpu.cells import BUFFER_BYTES
 from tests.standin.machines import MACHINES
 from tests.standin.play import staged
