@@ -205,10 +205,13 @@ def measured(wanted: Sequence[Case], machine: Machine, seed: int) -> CostMatrix:
     try:
         for case in wanted:
             probe = probes[case.probe]
-            (run,) = worker.measure(probe, case, 0, SAMPLES, DEADLINE).values()
-            if run.state is not State.OK:
-                raise NumamicroError(f"{case.key} is {run.state}: {run.reason and run.reason.text}")
-            found.append(Measurement.of_runs(case, probe.unit, (run,)))
+            for name, run in worker.measure(probe, case, 0, SAMPLES, DEADLINE).items():
+                cell = case.having(value=name) if name else case
+                if run.state is not State.OK:
+                    raise NumamicroError(
+                        f"{cell.key} is {run.state}: {run.reason and run.reason.text}"
+                    )
+                found.append(Measurement.of_runs(cell, probe.unit, (run,)))
     finally:
         worker.close()
     header = Header(f"numamicro {__version__}", _now(), "measured", machine, setting=read_setting())

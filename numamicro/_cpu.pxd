@@ -106,7 +106,8 @@ cdef extern from "dot.h" nogil:
         int64_t strays
     const c_dot_kernel *dot_kernel(size_t index)
     int c_dot_fill "dot_fill"(c_team *, c_spans, const char *format, uint64_t seed, uint64_t *wrong)
-    int c_dot "dot"(c_team *, c_spans, const char *format, int many, uint64_t, dot_result *)
+    int c_dot "dot"(c_team *, c_spans, const char *format, int many, uint64_t matrices,
+                    uint64_t repetitions, dot_result *)
 
 cdef extern from "attend.h" nogil:
     struct attend_result:

@@ -426,9 +426,20 @@ def dot_fill(team: Team, arena: Arena, length: int, format: str, seed: int) -> i
     """
 
 def dot(
-    team: Team, arena: Arena, length: int, format: str, many: bool, repetitions: int
+    team: Team,
+    arena: Arena,
+    length: int,
+    format: str,
+    many: bool,
+    matrices: int,
+    repetitions: int,
 ) -> tuple[int, int, int, int, int]:
     """Multiply every row of a buffer filled by `dot_fill` with one vector, or with 48 if `many`.
+
+    Parameters
+    ----------
+    matrices : int
+        Parts of a pass, after each of which all threads meet; 0: they meet at its end.
 
     Returns
     -------

@@ -379,7 +379,7 @@ def dot_fill(Team team not None, Arena arena not None, size_t length, str format
 
 
 def dot(Team team not None, Arena arena not None, size_t length, str format not None, bint many,
-        uint64_t repetitions):
+        uint64_t matrices, uint64_t repetitions):
     cdef int rc
     cdef dot_result result
     cdef c_team *threads = threads_of(team)
@@ -387,7 +387,7 @@ def dot(Team team not None, Arena arena not None, size_t length, str format not 
     encoded = format.encode()
     cdef const char *name = encoded
     with nogil:
-        rc = c_dot(threads, c_spans(&whole, 1), name, many, repetitions, &result)
+        rc = c_dot(threads, c_spans(&whole, 1), name, many, matrices, repetitions, &result)
     check(rc, f"products of {length} bytes of {format} weights")
     return result.elapsed_ns, result.bytes, result.operations, result.sum, result.strays
 

@@ -111,6 +111,8 @@ def meaning_of(case: Case) -> str:
     other = f"{case.probe}/{case.operation}"
     if any(case.get(name, usual) != usual for name, usual in _USUAL.items()):
         return other
+    if case.probe == "dot-stream" and case.get("value") == "by-MiB":
+        return "dot-matrix"
     return _MEANINGS.get((case.probe, case.operation), other)
 
 

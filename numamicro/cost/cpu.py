@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numamicro.cost.formats import Weights
+from numamicro.cost.rates import MATRIX_BYTES
 from numamicro.cost.terms import Figure, Term, at_rate, max_of, repeated, sum_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class CpuSide:
         if not asked.weights.parameters:
             return sum_of(name, ())
         parts = (
-            self._weights(asked.weights, asked.used),
+            self._weights(asked.weights, asked.used, asked.products),
             self._cache(asked),
             self._steps(asked.normed, asked.rotated),
             self._waiting(asked),
@@ -43,7 +44,7 @@ class CpuSide:
 
     def head(self, model: ModelSpec) -> Term:
         """Give the time of the last norm and the head, which every token reads whole."""
-        weights = self._weights(model.head, model.head * self.load.batch)
+        weights = self._weights(model.head, model.head * self.load.batch, 1)
         return sum_of("head", (weights, self._steps(model.hidden, 0)))
 
     def prefill(self, name: str, asked: Demand, tokens: int, chunks: int) -> Term:
@@ -72,8 +73,8 @@ class CpuSide:
 
     # ---- parts -----------------------------------------------------------------------------------
 
-    def _weights(self, weights: Weights, used: Weights) -> Term:
-        return max_of("weights", (self._stream(weights), self._dot(used)))
+    def _weights(self, weights: Weights, used: Weights, products: int) -> Term:
+        return max_of("weights", (self._stream(weights, products), self._dot(used)))
 
     def _steps(self, normed: int, rotated: int) -> Term:
         """Give the time of norms and tables of angles: of one thread for each sequence."""
@@ -86,10 +87,12 @@ class CpuSide:
         ]
         return sum_of("small operations", parts)
 
-    def _stream(self, weights: Weights) -> Term:
-        return max_of("weights from memory", self._streams(weights.bytes, weights))
+    def _stream(self, weights: Weights, products: int = 0) -> Term:
+        return max_of("weights from memory", self._streams(weights.bytes, weights, products))
 
-    def _streams(self, size: float, weights: Weights | None = None) -> Iterator[Term]:
+    def _streams(
+        self, size: float, weights: Weights | None = None, products: int = 0
+    ) -> Iterator[Term]:
         """Give what a read of so many bytes takes of each memory, each link and each node's cores.
 
         Weights, too, go no faster than their products let them.
@@ -117,22 +120,32 @@ class CpuSide:
         for reader, threads in placement.threads:
             yield self._into(reader, threads, size, shares)
             if weights:
-                yield from self._through(reader, threads, weights)
+                yield self._through(reader, threads, weights, products)
         together = self._together()
         if together:
             yield at_rate("all nodes at once", size, "B", together, "the memory of all nodes")
 
-    def _through(self, reader: int, threads: int, weights: Weights) -> Iterator[Term]:
-        """Give the time in which a node's threads take their part from memory through dot products."""
+    def _through(self, reader: int, threads: int, weights: Weights, products: int) -> Term:
+        """Give the time in which a node's threads take their part from memory through dot products.
+
+        At the end of a matrix all wait for the last: the first MiB of each goes at the rate of
+        threads that meet after each MiB, and what more there is at that of a long stream.
+        """
         share = threads / self.placement.team
-        rates = {name: self.rates.stream(name, threads) for name, _ in weights.by_format}
         domain = f"the memory of node{reader}"
-        parts = [
-            at_rate(f"{name} through the cores", size * share, "B", rate, domain)
-            for name, size in weights.bytes_by_format().items()
-            if (rate := rates[name])
-        ]
-        yield sum_of(f"through the cores of node{reader}", parts)
+        parts = []
+        for name, size in weights.bytes_by_format().items():
+            first = min(size, products * MATRIX_BYTES * size / weights.bytes)
+            matrix, stream = (self.rates.stream(name, threads, ends=ends) for ends in (True, False))
+            if not stream:
+                continue
+            if matrix and first:
+                what = f"{name} through the cores, matrix by matrix"
+                parts.append(at_rate(what, first * share, "B", matrix, domain))
+                size -= first
+            if size:
+                parts.append(at_rate(f"{name} through the cores", size * share, "B", stream, domain))
+        return sum_of(f"through the cores of node{reader}", parts)
 
     def _into(
         self, reader: int, threads: int, size: float, shares: dict[tuple[int, int], float]

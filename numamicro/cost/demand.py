@@ -40,6 +40,8 @@ class Demand:
     layers, dense, sparse : int
         Layers with their attention here; those of them without routed experts; and layers whose
         routed experts are here.
+    products : int
+        Products of matrices, one after another: all experts of a token are one.
     summed : int
         Additions that put the results of a token's experts together.
     normed, rotated : int
@@ -57,6 +59,7 @@ class Demand:
     layers: int = 0
     dense: int = 0
     sparse: int = 0
+    products: int = 0
     summed: int = 0
     normed: int = 0
     rotated: int = 0
@@ -120,6 +123,10 @@ def demand(
         layers=len(layers) if resident else 0,
         dense=sum(count for layer, count in counts if resident and not layer.experts),
         sparse=sum(count for layer, count in counts if layer.experts and routed),
+        products=sum(
+            count * (resident * layer.products + 3 * (routed and bool(layer.experts)))
+            for layer, count in counts
+        ),
         summed=sum(
             (layer.active - 1) * count for layer, count in counts if layer.experts and routed
         ),

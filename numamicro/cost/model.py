@@ -77,6 +77,12 @@ class Layer:
         return self.attention + self.mlp + self.router
 
     @property
+    def products(self) -> int:
+        """Matrices that any token goes through, one after another: those of queries, keys, values and
+        the output; two or three of an MLP; the router."""
+        return 4 + 3 * bool(self.mlp.parameters) + bool(self.router.parameters)
+
+    @property
     def total(self) -> Weights:
         """All that is kept."""
         return self.every_token + self.expert * self.experts

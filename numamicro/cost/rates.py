@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from numamicro.cost.cells import Cell
     from numamicro.matrix import CostMatrix
 
+MATRIX_BYTES = 1 << 20
+"""What lies between two meetings of the threads in cells of ``dot-stream`` by the MiB."""
+
 SMALL_COPY = 64 * 1024
 """A copy of at most so many bytes tells the time to start one."""
 
@@ -149,18 +152,25 @@ class Rates:
         """Give the bytes per second that threads together take of weights in this format, in cache."""
         return self._arithmetic("dot", name, threads)
 
-    def stream(self, name: str, threads: int) -> Figure | None:
+    def stream(self, name: str, threads: int, *, ends: bool = False) -> Figure | None:
         """Give the bytes per second of weights that threads take from their own memory through dot
-        products; None where that was not measured."""
-        known = name if self._has("dot-stream", name) else _similar(name)
-        if not self._has("dot-stream", known):
-            return None
-        return self._once(("stream", known, threads), lambda: self._stream(known, threads))
+        products; None where that was not measured.
 
-    def _stream(self, name: str, threads: int) -> Figure:
+        Parameters
+        ----------
+        ends : bool
+            Whether all wait for the last after each MATRIX_BYTES.
+        """
+        kind = "dot-matrix" if ends else "dot-stream"
+        known = name if self._has(kind, name) else _similar(name)
+        if not self._has(kind, known):
+            return None
+        return self._once((kind, known, threads), lambda: self._stream(kind, known, threads))
+
+    def _stream(self, kind: str, name: str, threads: int) -> Figure:
         """Take a team that was not measured to be no faster than the next larger one, and than so
         many single threads."""
-        curve = self._arithmetic_curve("dot-stream", name)
+        curve = self._arithmetic_curve(kind, name)
         (fewest, first), (_, last) = curve[0], curve[-1]
         above = next((figure for count, figure in curve if count >= threads), last)
         return above if threads <= fewest else smaller((above, first * (threads / fewest)))

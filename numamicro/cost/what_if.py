@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # What a user calls a cost, and the meanings of cells that it scales.
 _COSTS = {
-    "read": ("read", "together", "dot-stream", "gpu-read"),
+    "read": ("read", "together", "dot-stream", "dot-matrix", "gpu-read"),
     "copy": ("copy",),
     "barrier": ("barrier",),
-    "dot": ("dot", "dot-stream"),
+    "dot": ("dot", "dot-stream", "dot-matrix"),
     "gemm": ("gemm", "gpu-gemm"),
     "attention": ("attention",),
     "step": ("step",),

@@ -7,7 +7,7 @@ from memory the same loop waits for its weights, as it does in an engine.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,11 +27,11 @@ from numamicro.probes.probe import (
 )
 from numamicro.setting import KEYS
 from numamicro.topology.sysfs import Tree
-from numamicro.units import KIB
+from numamicro.units import KIB, MIB
 from numamicro.wishes import QUICK, THOROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
@@ -129,10 +129,10 @@ class Dot(Probe):
 
         @cache
         def of_one_pass() -> int:
-            return _cpu.dot(team, arena, size, name, self.many, 1)[3]
+            return _cpu.dot(team, arena, size, name, self.many, 0, 1)[3]
 
-        def passes(count: int) -> Sample:
-            taken = _cpu.dot(team, arena, size, name, self.many, count)
+        def passes(matrices: int, count: int) -> Sample:
+            taken = _cpu.dot(team, arena, size, name, self.many, matrices, count)
             elapsed, moved, operations, total, strays = taken
             if total != of_one_pass() * count % 2**64:
                 text = f"{count} passes of {name} products did not give the same results"
@@ -140,7 +140,10 @@ class Dot(Probe):
             lab.strays += strays
             return Sample(elapsed / 1e9, operations if self.many else moved, count)
 
-        yield windowed(passes)
+        yield self._sampler(passes, size)
+
+    def _sampler(self, passes: Callable[[int, int], Sample], size: int) -> TakeSample:
+        return windowed(partial(passes, 0))
 
 
 class Gemm(Dot):
@@ -156,7 +159,9 @@ class DotStream(Dot):
     """Bytes a second of weights in the node's own memory that go through dot products.
 
     In the pages that an engine gets: small ones where the kernel gives huge pages to those alone who
-    ask.
+    ask. Two values: the threads meet at the end of the whole buffer, or after each MiB of it, as an
+    engine's do after each matrix. What they lose then is no barrier's time: for some microseconds one
+    thread is behind another, and over a whole buffer that evens out.
     """
 
     name: ClassVar[str] = "dot-stream"
@@ -168,6 +173,11 @@ class DotStream(Dot):
     def _pages(self, wishes: Wishes) -> tuple[str, ...]:
         return engine_pages(wishes)
 
+    def _sampler(self, passes: Callable[[int, int], Sample], size: int) -> TakeSample:
+        whole = windowed(partial(passes, 0))
+        by_matrix = windowed(partial(passes, max(1, size // MIB)))
+        return lambda: {"whole": whole(), "by-MiB": by_matrix()}
+
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Say when the buffer cannot be had beyond the caches."""
         return unfit(case, machine)
@@ -176,4 +186,4 @@ class DotStream(Dot):
         """Estimate a first touch, and passes at 4 GB/s a thread."""
         size = case.number("bytes")
         a_pass = size / min(4e9 * case.number("threads"), 4e10)
-        return Cost(a_pass, a_pass, touch_seconds(case, machine, size))
+        return Cost(a_pass, 2 * a_pass, touch_seconds(case, machine, size))

@@ -100,6 +100,8 @@ struct dot_job {
     const struct activations *tokens;
     size_t count; /* of the tokens */
     struct spans spans;
+    struct team *team;
+    uint64_t matrices; /* of a pass, after each of which all threads meet; 0: none do */
     uint64_t repetitions;
     uint64_t seed;
 };
@@ -225,16 +227,22 @@ static uint64_t multiply_repeatedly(void *argument, size_t rank, size_t size) {
     const struct tile tile = tile_of(format, job->count);
     struct slice slice = slice_of(&job->spans, rank);
     const unsigned char *weights = slice.arena->address + slice.offset;
-    size_t rows = rows_of(format, slice);
+    size_t tiles = rows_of(format, slice) / tile.rows;
+    uint64_t parts = job->matrices ? job->matrices : 1;
     float results[MOST_RESULTS];
     uint64_t sum = 0;
-    for (uint64_t i = 0; i < job->repetitions; i++) {
-        for (size_t row = 0; row < rows; row += tile.rows) {
+    for (uint64_t i = 0; i < job->repetitions * parts; i++) {
+        /* Every thread has as many parts, whatever rows its slice has: none waits in vain. */
+        size_t row = tiles * (i % parts) / parts * tile.rows;
+        size_t end = tiles * (i % parts + 1) / parts * tile.rows;
+        for (; row < end; row += tile.rows) {
             for (size_t token = 0; token < job->count; token += tile.tokens) {
                 tile.multiply(weights + row * format->row_bytes, job->tokens + token, results);
                 sum += bits_of(results, tile.rows * tile.tokens);
             }
         }
+        if (job->matrices)
+            team_meet(job->team);
     }
     return sum;
 }
@@ -318,10 +326,13 @@ int dot_fill(struct team *team, struct spans spans, const char *format, uint64_t
     return rc;
 }
 
-int dot(struct team *team, struct spans spans, const char *format, int many, uint64_t repetitions,
-        struct dot_result *result) {
-    struct dot_job job = {
-        .format = format_named(format), .spans = spans, .repetitions = repetitions};
+int dot(struct team *team, struct spans spans, const char *format, int many, uint64_t matrices,
+        uint64_t repetitions, struct dot_result *result) {
+    struct dot_job job = {.format = format_named(format),
+                          .spans = spans,
+                          .team = team,
+                          .matrices = matrices,
+                          .repetitions = repetitions};
     size_t tokens = many ? TOKENS : 1;
     struct window window;
     int rc = run(team, &job, tokens, multiply_repeatedly, &window);

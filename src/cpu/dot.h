@@ -29,8 +29,9 @@ int dot_fill(struct team *team, struct spans spans, const char *format, uint64_t
              uint64_t *wrong);
 
 /* Takes the product of every row with one vector, as a decoder does for one token, or with many, as
- * for a prompt. */
-int dot(struct team *team, struct spans spans, const char *format, int many, uint64_t repetitions,
-        struct dot_result *result);
+ * for a prompt. The rows are those of so many matrices, after each of which all threads meet, as an
+ * engine's do; 0: they meet at the end only. */
+int dot(struct team *team, struct spans spans, const char *format, int many, uint64_t matrices,
+        uint64_t repetitions, struct dot_result *result);
 
 #endif

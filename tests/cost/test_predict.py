@@ -14,7 +14,7 @@ from numamicro.cost.placement import POLICIES, Load, Placement
 from numamicro.cost.presets import preset
 from numamicro.cost.terms import Term
 from numamicro.cost.verdict import domains, sentence
-from numamicro.units import GIB
+from numamicro.units import GIB, MIB
 from tests.cost.rigs import PLAIN, SPARSE, STEP, cell, on_node, predictor, rig, small_model
 
 if TYPE_CHECKING:
@@ -83,6 +83,32 @@ def test_weights_go_no_faster_than_their_products_let_them(
     assert through
     assert all(leaf.figure and leaf.figure.value == pytest.approx(rate) for leaf in through)
     assert term.seconds >= WEIGHTS / rate
+
+
+def test_a_matrix_ends_when_the_last_thread_does() -> None:
+    """The first MiB of each matrix goes at the rate of threads that meet so often."""
+    matrix = streaming(rig(), "madvise")
+    whole = seconds(matrix, on_node(0))
+    home = Route(node(0), node(0))
+    parts = [
+        cell(
+            "dot-stream",
+            "vector",
+            home,
+            rate,
+            threads=8,
+            format="F16",
+            pages="small",
+            value=value,
+        )
+        for value, rate in (("whole", 30e9), ("by-MiB", 20e9))
+    ]
+    others = [each for each in matrix.measurements if each.case.probe != "dot-stream"]
+    ends = seconds(replace(matrix, measurements=(*others, *parts)), on_node(0))
+    products = 2 * MODEL.layers[0].products
+    assert LAYERS > products * MIB
+    assert HEAD > MIB
+    assert ends - whole == pytest.approx((products + 1) * MIB * (1 / 20e9 - 1 / 30e9))
 
 
 def test_remote_pages_go_at_the_links_rate() -> None:

@@ -191,8 +191,8 @@ static void check_dot(struct team *team, struct spans spans) {
         REQUIRE(dot_fill(team, spans, formats[i], SEED, &wrong) == 0);
         REQUIRE(wrong == 0);
         for (int many = 0; many < 2; many++) {
-            REQUIRE(dot(team, spans, formats[i], many, 1, &once) == 0);
-            REQUIRE(dot(team, spans, formats[i], many, 3, &thrice) == 0);
+            REQUIRE(dot(team, spans, formats[i], many, 0, 1, &once) == 0);
+            REQUIRE(dot(team, spans, formats[i], many, 5, 3, &thrice) == 0);
             REQUIRE(thrice.sum == 3 * once.sum);
             REQUIRE(thrice.bytes == 3 * once.bytes && once.bytes > 0);
         }

@@ -34,30 +34,40 @@ def test_bytes_and_operations_are_those_of_whole_rows(
     team: Team, arena: Arena, name: str, many: bool, tokens: int
 ) -> None:
     dot_fill(team, arena, arena.size, name, 3)
-    elapsed, moved, operations, total, strays = dot(team, arena, arena.size, name, many, 2)
+    elapsed, moved, operations, total, strays = dot(team, arena, arena.size, name, many, 0, 2)
     rows, rest = divmod(moved, 2 * ROW_BYTES[name])
     assert rest == 0
     assert rows * ROW_BYTES[name] > arena.size // 2
     assert operations == 2 * rows * 2 * 2048 * tokens
-    assert dot(team, arena, arena.size, name, many, 6)[3] == 3 * total & MASK
+    assert dot(team, arena, arena.size, name, many, 0, 6)[3] == 3 * total & MASK
     assert elapsed > 0
     assert strays >= 0
+
+
+@pytest.mark.parametrize("name", ROW_BYTES)
+def test_where_threads_meet_changes_no_result(team: Team, arena: Arena, name: str) -> None:
+    dot_fill(team, arena, arena.size, name, 9)
+    _, moved, operations, total, _ = dot(team, arena, arena.size, name, False, 0, 3)
+    rows = moved // ROW_BYTES[name]
+    for matrices in (1, 2, 7, rows):  # the last leaves some without a row
+        met = dot(team, arena, arena.size, name, False, matrices, 3)
+        assert met[1:4] == (moved, operations, total)
 
 
 def test_other_weights_give_other_results(single: Team, arena: Arena) -> None:
     sums = set()
     for seed in range(4):
         dot_fill(single, arena, arena.size, "Q8_0", seed)
-        sums.add(dot(single, arena, arena.size, "Q8_0", False, 1)[3])
+        sums.add(dot(single, arena, arena.size, "Q8_0", False, 0, 1)[3])
     assert len(sums) == 4
 
 
 def test_a_damaged_weight_changes_the_results(single: Team, arena: Arena) -> None:
     dot_fill(single, arena, arena.size, "Q4_K", 5)
-    before = dot(single, arena, arena.size, "Q4_K", False, 1)[3]
+    before = dot(single, arena, arena.size, "Q4_K", False, 0, 1)[3]
     with memoryview(arena) as view:
         view[200:264] = bytes(64)
-    assert dot(single, arena, arena.size, "Q4_K", False, 1)[3] != before
+    assert dot(single, arena, arena.size, "Q4_K", False, 0, 1)[3] != before
 
 
 @pytest.mark.parametrize(
