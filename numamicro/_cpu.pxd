@@ -122,6 +122,7 @@ cdef extern from "step.h" nogil:
     enum c_step_kind "step":
         STEP_NORM
         STEP_ROTATE
+        STEP_QUANTIZE
     struct step_result:
         int64_t elapsed_ns
         uint64_t values

@@ -493,10 +493,10 @@ def step(team: Team, kind: str, values: int, repetitions: int) -> tuple[int, int
     Parameters
     ----------
     kind : str
-        norm (to a root mean square of 1) or rotate (pairs, by a table of angles). KeyError
-        otherwise.
+        norm (to a root mean square of 1), rotate (pairs, by a table of angles) or quantize (to 8
+        bits, by blocks of 256). KeyError otherwise.
     values : int
-        Even. OSError (EINVAL) otherwise.
+        Even, of blocks a multiple of 256. OSError (EINVAL) otherwise.
 
     Returns
     -------
@@ -505,7 +505,7 @@ def step(team: Team, kind: str, values: int, repetitions: int) -> tuple[int, int
     values : int
         That went through.
     sum : float
-        Of the squares: `values` of the call after norm; after rotate, what it was before.
+        Of the squares: `values` of the call after norm; after rotate and quantize, what it was before.
     strays : int
         As for `read`.
     """

@@ -425,7 +425,9 @@ def step(Team team not None, str kind not None, size_t values, uint64_t repetiti
     cdef int rc
     cdef step_result result
     cdef c_team *threads = threads_of(team)
-    cdef c_step_kind which = {"norm": STEP_NORM, "rotate": STEP_ROTATE}[kind]
+    cdef c_step_kind which = {
+        "norm": STEP_NORM, "rotate": STEP_ROTATE, "quantize": STEP_QUANTIZE
+    }[kind]
     with nogil:
         rc = c_step(threads, which, values, repetitions, &result)
     check(rc, f"step {kind} of {values} values")

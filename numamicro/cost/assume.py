@@ -15,6 +15,7 @@ _DEFAULTS: dict[str, tuple[float, str]] = {
     "barrier": (1e-6, "a barrier of 1 us and 0.1 us for each thread"),
     "norm": (1e-9, "1 ns for a value to be normed"),
     "rotate": (1e-8, "10 ns for a value to be rotated"),
+    "quantize": (2e-9, "2 ns for a value to be made 8 bits"),
     "dot": (3e10, "30 G weights/s through one core's dot product"),
     "attention": (8e9, "8 GB/s of cache through one core's attention"),
     "gemm": (8e10, "80 G operations/s of a core's matrix product"),

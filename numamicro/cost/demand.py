@@ -46,6 +46,8 @@ class Demand:
         Additions that put the results of a token's experts together.
     normed, rotated : int
         Values of a token that are normed; entries of tables of angles.
+    taken : float
+        Values of a token that products take in, each its own.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -63,6 +65,7 @@ class Demand:
     summed: int = 0
     normed: int = 0
     rotated: int = 0
+    taken: float = 0.0
 
     def cache_bytes(self, ranks: int = 1) -> float:
         """Give the bytes of cache for each of so many ranks: heads are split, never cut."""
@@ -132,6 +135,10 @@ def demand(
         ),
         normed=sum(layer.normed * count for layer, count in counts if resident),
         rotated=sum(layer.rotated * count for layer, count in counts if resident),
+        taken=sum(
+            count * (resident * layer.taken + routed * layer.taken_by_experts)
+            for layer, count in counts
+        ),
     )
 
 

@@ -83,6 +83,11 @@ def bits_of(name: str) -> float:
     return 8 * size / values
 
 
+def in_super_blocks(name: str) -> bool:
+    """Tell whether a format's weights stand in blocks of 256 (Q4_K, IQ4_XS)."""
+    return _BLOCKS.get(name, (1, 1))[0] == 256
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Parameters by the format they are kept in, sorted by its name.
@@ -115,6 +120,12 @@ class Weights:
 
     def __mul__(self, share: float) -> Weights:
         return Weights(tuple((name, count * share) for name, count in self.by_format if share))
+
+    @property
+    def super_share(self) -> float:
+        """The share of parameters that stand in blocks of 256."""
+        inside = sum(count for name, count in self.by_format if in_super_blocks(name))
+        return inside / self.parameters if inside else 0.0
 
     def bytes_by_format(self) -> dict[str, float]:
         """Give the bytes of each format."""

@@ -83,6 +83,22 @@ class Layer:
         return 4 + 3 * bool(self.mlp.parameters) + bool(self.router.parameters)
 
     @property
+    def taken(self) -> float:
+        """Values that the products of any token take in, each its own input: the hidden state for
+        queries, keys and values, the heads for the output; twice the hidden state and the inner one
+        for an MLP."""
+        hidden = self.normed / 2
+        inner = self.mlp.parameters / (3 * hidden) if hidden else 0.0
+        return 3 * hidden + self.width + (2 * hidden + inner if inner else 0.0)
+
+    @property
+    def taken_by_experts(self) -> float:
+        """The same of a token's routed experts, which share the hidden state."""
+        hidden = self.normed / 2
+        inner = self.expert.parameters / (3 * hidden) if hidden else 0.0
+        return 2 * hidden + self.active * inner if inner else 0.0
+
+    @property
     def total(self) -> Weights:
         """All that is kept."""
         return self.every_token + self.expert * self.experts

@@ -48,6 +48,8 @@ class Engine:
         Tokens of a prompt that go through the layers together.
     experts_singly : bool
         Whether on the CPUs each token of a prompt goes through its experts by itself, as if decoded.
+    quantizes_plainly : bool
+        Whether a plain loop makes 8 bits of what products with weights in blocks of 256 take in.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Engine:
     host_samples: bool = False
     prefill_chunk: int = 512
     experts_singly: bool = False
+    quantizes_plainly: bool = False
 
     def meetings(self, layers: int, dense: int, sparse: int, summed: int) -> int:
         """Give the barriers of so many attentions, dense MLPs and sets of routed experts."""
@@ -85,6 +88,7 @@ ENGINES: dict[str, Engine] = {
             streams=True,
             host_samples=True,
             experts_singly=True,
+            quantizes_plainly=True,
         ),
         # Whole attentions and MLPs are one task for each thread.
         Engine(

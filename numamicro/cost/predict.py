@@ -369,9 +369,11 @@ def _plus(one: Demand, other: Demand) -> Demand:
         layers=one.layers + other.layers,
         dense=one.dense + other.dense,
         sparse=one.sparse + other.sparse,
+        products=one.products + other.products,
         summed=one.summed + other.summed,
         normed=one.normed + other.normed,
         rotated=one.rotated + other.rotated,
+        taken=one.taken + other.taken,
     )
 
 

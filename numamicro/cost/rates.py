@@ -176,7 +176,7 @@ class Rates:
         return above if threads <= fewest else smaller((above, first * (threads / fewest)))
 
     def step(self, kind: str) -> Figure:
-        """Give the seconds that one value takes to be normed, or rotated."""
+        """Give the seconds that one value takes to be normed, rotated, or made 8 bits."""
         return self._once(("step", kind), lambda: self._step(kind))
 
     def _step(self, kind: str) -> Figure:

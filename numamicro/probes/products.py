@@ -93,7 +93,7 @@ class Dot(Probe):
             return
         for route in home_routes(machine, wishes):
             counts = teams(route, machine, wishes, shared=self.shared)
-            for threads, pages, name in product(counts, self._pages(wishes), FORMATS):
+            for threads, pages, name in product(counts, self._pages(wishes), self._formats(wishes)):
                 yield Case.of(
                     self.name,
                     self.operation,
@@ -109,6 +109,9 @@ class Dot(Probe):
 
     def _pages(self, wishes: Wishes) -> tuple[str, ...]:
         return ("auto",)
+
+    def _formats(self, wishes: Wishes) -> tuple[str, ...]:
+        return FORMATS
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate: set-up is small, a sample is one window."""
@@ -172,6 +175,12 @@ class DotStream(Dot):
 
     def _pages(self, wishes: Wishes) -> tuple[str, ...]:
         return engine_pages(wishes)
+
+    def _formats(self, wishes: Wishes) -> tuple[str, ...]:
+        # From memory, numbers of 16 bits are of one kind.
+        if wishes.level is THOROUGH:
+            return FORMATS
+        return tuple(name for name in FORMATS if name != "BF16")
 
     def _sampler(self, passes: Callable[[int, int], Sample], size: int) -> TakeSample:
         whole = windowed(partial(passes, 0))

@@ -17,9 +17,12 @@ enum step {
     STEP_NORM,
     /* Sets up a table of angles and turns pairs of values by them: the position of a token. */
     STEP_ROTATE,
+    /* Turns the vector into 8-bit quants by blocks of 256, each with its scale and sums of 16, for
+     * products with weights in such blocks (Q4_K). */
+    STEP_QUANTIZE,
 };
 
-/* `values` is the length of the vector, even. */
+/* `values` is the length of the vector, even; to be quantised, a multiple of 256. */
 int step(struct team *team, enum step kind, size_t values, uint64_t repetitions,
          struct step_result *result);
 

@@ -25,7 +25,7 @@ PLAIN = Engine("llama.cpp", overlap=False, host_samples=True)
 
 
 def cell(
-    probe: str, operation: str, route: Route, value: float, **params: int | str
+    probe: str, operation: str, route: Route, value: float, /, **params: int | str
 ) -> Measurement:
     """Give a cell of one sample with this value in its base unit."""
     unit = "s" if probe in ("barrier", "all-reduce", "host-latency", "step") else "B/s"
@@ -57,7 +57,7 @@ def cpu_cells(
             yield cell("dot", "vector", Route(source, source), dot, threads=1, format=name)
             yield cell("gemm", "matrix", Route(source, source), 20 * dot, threads=1, format=name)
         yield cell("attention", "decode", Route(source, source), dot, threads=1, format="F16")
-        for kind in ("norm", "rotate"):
+        for kind in ("norm", "rotate", "quantize"):
             yield cell("step", "value", Route(source, source), STEP, kind=kind, values=128)
     if nodes > 1:
         everywhere = Route(PlaceSet(tuple(places)), PlaceSet(tuple(places)))

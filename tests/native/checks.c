@@ -225,6 +225,9 @@ static void check_step(struct team *team) {
     REQUIRE(result.values == 3 * 256 && fabs(result.sum - 256) < 1);
     REQUIRE(step(team, STEP_ROTATE, 14, 5, &result) == 0);
     REQUIRE(fabs(result.sum - 56) < 0.1); /* twice -3 ... 3 */
+    REQUIRE(step(team, STEP_QUANTIZE, 512, 5, &result) == 0);
+    REQUIRE(result.values == 5 * 512);
+    REQUIRE(step(team, STEP_QUANTIZE, 100, 1, &result) == -EINVAL);
     REQUIRE(step(team, STEP_NORM, 7, 1, &result) == -EINVAL);
 }
 

@@ -126,6 +126,18 @@ def test_a_rotation_keeps_the_squares(team: Team) -> None:
     assert step(team, "rotate", 128, 100)[2] == pytest.approx(once, rel=1e-3)
 
 
+def test_quants_stand_for_what_they_were(team: Team) -> None:
+    elapsed, values, squares, _ = step(team, "quantize", 1792, 3)
+    assert values == 3 * 1792
+    assert squares == pytest.approx(1792 * 4, rel=0.005)
+    assert elapsed > 0
+
+
+def test_a_part_of_a_block_is_refused(single: Team) -> None:
+    with pytest.raises(OSError, match="step quantize"):
+        step(single, "quantize", 128, 1)
+
+
 def test_a_step_of_no_or_odd_length_is_refused(single: Team) -> None:
     for values in (0, 3, 2**63):
         with pytest.raises(OSError, match="step norm"):
