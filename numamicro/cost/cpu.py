@@ -37,7 +37,8 @@ class CpuSide:
         parts = (
             self._weights(asked.weights, asked.used, asked.products),
             self._cache(asked),
-            self._steps(asked.normed, asked.rotated, self._quantized(asked.taken, asked.weights)),
+            self._steps(asked.normed, asked.rotated),
+            *self._quantize(asked.taken, asked.weights),
             self._waiting(asked),
         )
         return sum_of(name, parts)
@@ -45,8 +46,8 @@ class CpuSide:
     def head(self, model: ModelSpec) -> Term:
         """Give the time of the last norm and the head, which every token reads whole."""
         weights = self._weights(model.head, model.head * self.load.batch, 1)
-        quantized = self._quantized(model.hidden, model.head)
-        return sum_of("head", (weights, self._steps(model.hidden, 0, quantized)))
+        quantize = self._quantize(model.hidden, model.head)
+        return sum_of("head", (weights, self._steps(model.hidden, 0), *quantize))
 
     def prefill(self, name: str, asked: Demand, tokens: int, chunks: int) -> Term:
         """Give the time of a prompt.
@@ -77,18 +78,21 @@ class CpuSide:
     def _weights(self, weights: Weights, used: Weights, products: int) -> Term:
         return max_of("weights", (self._stream(weights, products), self._dot(used)))
 
-    def _quantized(self, taken: float, weights: Weights) -> float:
-        """Give how many of a token's values are made 8 bits one by one for products.
+    def _quantize(self, taken: float, weights: Weights) -> Iterator[Term]:
+        """Give the time in which what products take in is made 8 bits, by one thread for each token.
 
-        llama.cpp has fast loops for blocks of 32, and for four tokens at once.
+        llama.cpp has fast loops for blocks of 32, and for four tokens at once: three are left at most.
         """
-        plainly = self.engine.quantizes_plainly and self.load.batch < 4
-        return taken * weights.super_share if plainly else 0.0
+        turns = -(-min(self.load.batch, 3) // self.placement.team)
+        count = turns * taken * weights.super_share if self.engine.quantizes_plainly else 0
+        if count:
+            time = self.rates.step("quantize")
+            yield repeated("quantize", count, time, "the cores' arithmetic")
 
-    def _steps(self, normed: int, rotated: int, quantized: float = 0.0) -> Term:
-        """Give the time of norms, tables of angles and quants: of one thread for each sequence."""
+    def _steps(self, normed: int, rotated: int) -> Term:
+        """Give the time of norms and tables of angles: of one thread for each sequence."""
         turns = -(-self.load.batch // self.placement.team)
-        kinds = (("norm", normed), ("rotate", rotated), ("quantize", quantized))
+        kinds = (("norm", normed), ("rotate", rotated))
         parts = [
             repeated(kind, turns * count, self.rates.step(kind), "the cores' arithmetic")
             for kind, count in kinds

@@ -119,8 +119,8 @@ def rig(
     return CostMatrix(header(machine(range(nodes), cores, memory)), tuple(cells))
 
 
-def small_model(**changes: object) -> ModelSpec:
-    """Give a dense model of two layers, or of what `changes` say, in 16 bits."""
+def small_model(quant: str | None = None, **changes: object) -> ModelSpec:
+    """Give a dense model of two layers, or of what `changes` say, in 16 bits or a quantisation."""
     keys: dict[str, object] = {
         "num_hidden_layers": 2,
         "hidden_size": 1024,
@@ -132,7 +132,7 @@ def small_model(**changes: object) -> ModelSpec:
         "tie_word_embeddings": False,
         "dtype": "float16",
     }
-    return from_config(keys | changes, "test", "small")
+    return from_config(keys | changes, "test", "small", quant)
 
 
 SPARSE = {"num_experts": 16, "num_experts_per_tok": 2, "moe_intermediate_size": 512}

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from numamicro.case import Route, node
 from numamicro.cost.placement import POLICIES, Load, Placement
+from numamicro.cost.predict import Predictor
 from numamicro.cost.presets import preset
+from numamicro.cost.rates import Rates
 from numamicro.cost.terms import Term
 from numamicro.cost.verdict import domains, sentence
 from numamicro.units import GIB, MIB
@@ -109,6 +111,18 @@ def test_a_matrix_ends_when_the_last_thread_does() -> None:
     assert products * MIB < LAYERS
     assert HEAD > MIB
     assert ends - whole == pytest.approx((products + 1) * MIB * (1 / 20e9 - 1 / 30e9))
+
+
+def test_a_plain_loop_makes_eight_bits_for_blocks_of_256() -> None:
+    """Of what queries, keys, values and two of an MLP's matrices take in, the heads and the inner state."""
+    taken = 2 * (5 * 1024 + 8 * 128 + 4096) + 1024
+    for kind, values in (("Q8_0", 0), ("Q4_K_S", taken)):
+        without, within = (
+            Predictor(small_model(kind), Load(), engine, Rates(rig())).decode(on_node(0)).seconds
+            for engine in (PLAIN, replace(PLAIN, quantizes_plainly=True))
+        )
+        # Norms are kept in 32 bits.
+        assert within - without == pytest.approx(values * STEP, rel=1e-3)
 
 
 def test_remote_pages_go_at_the_links_rate() -> None:
