@@ -119,7 +119,7 @@ def rig(
     return CostMatrix(header(machine(range(nodes), cores, memory)), tuple(cells))
 
 
-def small_model(quant: str | None = None, **changes: object) -> ModelSpec:
+def small_model(quant: str | None = None, /, **changes: object) -> ModelSpec:
     """Give a dense model of two layers, or of what `changes` say, in 16 bits or a quantisation."""
     keys: dict[str, object] = {
         "num_hidden_layers": 2,
