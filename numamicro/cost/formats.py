@@ -83,6 +83,43 @@ def bits_of(name: str) -> float:
     return 8 * size / values
 
 
+# Formats that go through the same kind of loop, for those that no probe measures.
+_SIMILAR = {
+    "F32": "F16",
+    "BF16": "F16",
+    "F16": "BF16",
+    "Q8_K": "Q8_0",
+    "INT8": "Q8_0",
+    "FP8": "Q8_0",
+    "Q5_0": "Q4_0",
+    "Q5_1": "Q4_0",
+    "Q4_1": "Q4_0",
+    "IQ4_NL": "Q4_0",
+    "MXFP4": "Q4_0",
+    "NVFP4": "Q4_0",
+    "INT4": "Q4_0",
+    "Q2_K": "Q4_K",
+    "Q3_K": "Q4_K",
+    "Q5_K": "Q4_K",
+    "Q6_K": "Q4_K",
+    "IQ4_XS": "Q4_K",
+    "IQ3_S": "Q4_K",
+    "IQ3_XXS": "Q4_K",
+    "IQ2_S": "Q4_K",
+    "IQ2_XS": "Q4_K",
+    "IQ2_XXS": "Q4_K",
+    "IQ1_S": "Q4_K",
+    "IQ1_M": "Q4_K",
+    "TQ1_0": "Q4_K",
+    "TQ2_0": "Q4_K",
+}
+
+
+def similar(name: str) -> str:
+    """Give the format whose loop a format goes through that no probe measures; empty if none."""
+    return _SIMILAR.get(name, "Q4_K" if name.upper().endswith("BPW") else "")
+
+
 def in_super_blocks(name: str) -> bool:
     """Tell whether a format's weights stand in blocks of 256 (Q4_K, IQ4_XS)."""
     return _BLOCKS.get(name, (1, 1))[0] == 256

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numamicro.case import PlaceSet, node
 from numamicro.cost.assume import assumed
 from numamicro.cost.cells import at, by_count, gpu, log_at, ok_cells, place_of, spans
-from numamicro.cost.formats import bits_of
+from numamicro.cost.formats import bits_of, similar
 from numamicro.cost.ring import slowest_of_ring
 from numamicro.cost.terms import Figure, smaller
 from numamicro.errors import NumamicroError
@@ -162,7 +162,7 @@ class Rates:
             Whether all wait for the last after each MATRIX_BYTES.
         """
         kind = "dot-matrix" if ends else "dot-stream"
-        known = name if self._has(kind, name) else _similar(name)
+        known = name if self._has(kind, name) else similar(name)
         if not self._has(kind, known):
             return None
         return self._once((kind, known, threads), lambda: self._stream(kind, known, threads))
@@ -205,7 +205,7 @@ class Rates:
     def _arithmetic_of(self, kind: str, name: str, threads: int) -> Figure:
         curve = self._arithmetic_curve(kind, name)
         if not curve:
-            close = _similar(name)
+            close = similar(name)
             if self._has(kind, close):
                 return self._arithmetic(kind, close, threads)
             # Arithmetic goes by weights: a format of few bits brings many of them in a byte.
@@ -466,40 +466,3 @@ def _assumed_reduce(size: float) -> Figure:
         low=start.low + moved.low,
         high=start.high + moved.high,
     )
-
-
-def _similar(name: str) -> str:
-    """Give the format whose loop a format goes through that no probe measures; empty if none."""
-    return _SIMILAR.get(name, "Q4_K" if name.upper().endswith("BPW") else "")
-
-
-# Formats that go through the same kind of loop, for those that no probe measures.
-_SIMILAR = {
-    "F32": "F16",
-    "BF16": "F16",
-    "F16": "BF16",
-    "Q8_K": "Q8_0",
-    "INT8": "Q8_0",
-    "FP8": "Q8_0",
-    "Q5_0": "Q4_0",
-    "Q5_1": "Q4_0",
-    "Q4_1": "Q4_0",
-    "IQ4_NL": "Q4_0",
-    "MXFP4": "Q4_0",
-    "NVFP4": "Q4_0",
-    "INT4": "Q4_0",
-    "Q2_K": "Q4_K",
-    "Q3_K": "Q4_K",
-    "Q5_K": "Q4_K",
-    "Q6_K": "Q4_K",
-    "IQ4_XS": "Q4_K",
-    "IQ3_S": "Q4_K",
-    "IQ3_XXS": "Q4_K",
-    "IQ2_S": "Q4_K",
-    "IQ2_XS": "Q4_K",
-    "IQ2_XXS": "Q4_K",
-    "IQ1_S": "Q4_K",
-    "IQ1_M": "Q4_K",
-    "TQ1_0": "Q4_K",
-    "TQ2_0": "Q4_K",
-}
