@@ -9,10 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, TypeAlias, final
 
-if sys.version_info >= (3, 12):
-    from collections.abc import Buffer
-else:
-    from typing_extensions import Buffer
+from typing_extensions import Buffer
 
 @final
 class Arena(Buffer):
@@ -426,20 +423,11 @@ def dot_fill(team: Team, arena: Arena, length: int, format: str, seed: int) -> i
     """
 
 def dot(
-    team: Team,
-    arena: Arena,
-    length: int,
-    format: str,
-    many: bool,
-    matrices: int,
-    repetitions: int,
+    team: Team, arena: Arena, length: int, format: str, many: bool, matrices: int, repetitions: int
 ) -> tuple[int, int, int, int, int]:
     """Multiply every row of a buffer filled by `dot_fill` with one vector, or with 48 if `many`.
 
-    Parameters
-    ----------
-    matrices : int
-        Parts of a pass, after each of which all threads meet; 0: they meet at its end.
+    All threads meet after each of so many `matrices` of a pass; at its end where there are 0.
 
     Returns
     -------
