@@ -35,7 +35,8 @@ from numamicro.cost.rates import Rates
 from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Header, Measurement, State
 from numamicro.probes import PROBES
-from numamicro.probes.attention import LAYER_BYTES, LAYERS
+from numamicro.probes.attention import CACHED_BYTES as KEYS_AND_VALUES
+from numamicro.probes.attention import POSITIONS
 from numamicro.probes.products import CACHED_BYTES
 from numamicro.probes.step import VALUES
 from numamicro.setting import read_setting
@@ -185,8 +186,11 @@ def cases(contest: Contest) -> Iterator[Case]:
     for step, values in VALUES.items():
         yield Case.of("step", "value", home, kind=step, values=values)
     if contest.loaded.depth:
-        cache = memory | {"bytes": LAYERS * LAYER_BYTES * threads, "pages": engine_pages()}
-        yield Case.of("attention", "decode", home, format="F16", **cache)
+        heads = SHAPES[contest.loaded.shape].kv_heads
+        cache = memory | {"bytes": KEYS_AND_VALUES * threads, "pages": engine_pages()}
+        for positions in POSITIONS:
+            shape: dict[str, Param] = {"heads": heads, "positions": positions}
+            yield Case.of("attention", "decode", home, format="F16", **cache, **shape)
 
 
 def engine_pages() -> str:

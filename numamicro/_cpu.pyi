@@ -446,13 +446,16 @@ def dot(
 def dot_kernels() -> list[tuple[str, str]]:
     """Give (format, isa) of the loops that this CPU can run; the first of a format is taken."""
 
-def attend_fill(team: Team, arena: Arena, length: int, seed: int) -> int:
+def attend_fill(
+    team: Team, arena: Arena, length: int, positions: int, heads: int, seed: int
+) -> int:
     """Fill the first `length` bytes with layers of keys and values, each thread its own slice.
 
     Parameters
     ----------
     length : int
-        Bytes, as for `fill`; enough for 4 MiB a thread. OSError (EINVAL) otherwise.
+        Bytes, as for `fill`; enough for a layer a thread: 512 for each head of each position.
+        OSError (EINVAL) otherwise.
 
     Returns
     -------
@@ -460,19 +463,15 @@ def attend_fill(team: Team, arena: Arena, length: int, seed: int) -> int:
         Results of the attention that differ from plain arithmetic by more than rounding.
     """
 
-def attend(team: Team, arena: Arena, length: int, repetitions: int) -> tuple[int, int, int, int]:
-    """Let 16 query heads look at all positions of every layer that `attend_fill` laid down.
+def attend(
+    team: Team, arena: Arena, length: int, positions: int, heads: int, repetitions: int
+) -> tuple[int, int, int, int]:
+    """Let four query heads a cached head look at every layer that `attend_fill` laid down.
 
     Returns
     -------
-    elapsed : int
-        Nanoseconds.
-    bytes : int
-        Of keys and values, each counted for every query head that takes it.
-    sum : int
-        Of the results' bits modulo 2**64: in proportion to `repetitions`, or they are wrong.
-    strays : int
-        As for `read`.
+    elapsed, bytes, sum, strays : int
+        As for `dot`; of keys and values, each counted for every query head that takes it.
     """
 
 def step(team: Team, kind: str, values: int, repetitions: int) -> tuple[int, int, float, int]:

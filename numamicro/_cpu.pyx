@@ -399,24 +399,38 @@ def dot_kernels():
     return found
 
 
-def attend_fill(Team team not None, Arena arena not None, size_t length, uint64_t seed):
+def attend_fill(
+    Team team not None,
+    Arena arena not None,
+    size_t length,
+    size_t positions,
+    size_t heads,
+    uint64_t seed,
+):
     cdef int rc
     cdef uint64_t wrong
     cdef c_team *threads = threads_of(team)
     cdef span whole = span(&arena.memory, length, len(team.cpus))
     with nogil:
-        rc = c_attend_fill(threads, c_spans(&whole, 1), seed, &wrong)
+        rc = c_attend_fill(threads, c_spans(&whole, 1), positions, heads, seed, &wrong)
     check(rc, f"filling {length} bytes with keys and values")
     return wrong
 
 
-def attend(Team team not None, Arena arena not None, size_t length, uint64_t repetitions):
+def attend(
+    Team team not None,
+    Arena arena not None,
+    size_t length,
+    size_t positions,
+    size_t heads,
+    uint64_t repetitions,
+):
     cdef int rc
     cdef attend_result result
     cdef c_team *threads = threads_of(team)
     cdef span whole = span(&arena.memory, length, len(team.cpus))
     with nogil:
-        rc = c_attend(threads, c_spans(&whole, 1), repetitions, &result)
+        rc = c_attend(threads, c_spans(&whole, 1), positions, heads, repetitions, &result)
     check(rc, f"attention over {length} bytes")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from numamicro.matrix import CostMatrix, Measurement
 
 
+POSITION_BYTES = 2 * 128 * 2
+"""Key and value of one head in 16 bits, as the cells of ``attention`` have them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """An ok cell: what it is of, and its figure."""
@@ -161,11 +165,19 @@ def at(curve: Sequence[tuple[float, Figure]], x: float, *, from_origin: bool) ->
     raise AssertionError("the curve is sorted")
 
 
-def log_at(curve: Sequence[tuple[float, Figure]], x: float) -> Figure:
-    """Give a time at a size: a power law between points, level below, in proportion beyond."""
+def log_at(
+    curve: Sequence[tuple[float, Figure]], x: float, *, in_proportion: bool = False
+) -> Figure:
+    """Give a curve's figure at `x`: a power law between its points, level outside them.
+
+    Parameters
+    ----------
+    in_proportion : bool
+        Whether it grows with `x` beyond the last point, as the time of a transfer does.
+    """
     last_x, last = curve[-1]
     if x >= last_x:
-        return last * (x / last_x)
+        return last * (x / last_x) if in_proportion else last
     if x <= curve[0][0]:
         return curve[0][1]
     for (x0, y0), (x1, y1) in pairwise(curve):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from numamicro.cost.formats import Weights
 from numamicro.cost.rates import MATRIX_BYTES
 from numamicro.cost.terms import Figure, Term, at_rate, max_of, repeated, sum_of
+from numamicro.units import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,16 +231,14 @@ class CpuSide:
             )
 
     def _cache(self, asked: Demand) -> Term:
-        team = self.placement.team
-        return max_of(
-            "cache",
-            (
-                self._cache_stream(asked.cache_bytes()),
-                at_rate(
-                    "attention", asked.attended, "B", self.rates.attention(team), "the attention"
-                ),
-            ),
-        )
+        stream = self._cache_stream(asked.cache_bytes())
+        return max_of("cache", (stream, sum_of("attention", self._attention(asked))))
+
+    def _attention(self, asked: Demand) -> Iterator[Term]:
+        for part in asked.attended:
+            figure = self.rates.attention(self.placement.team, part.heads, part.head_bytes)
+            name = f"attention, {bytes_text(part.head_bytes)} a head"
+            yield at_rate(name, part.bytes, "B", figure, "the attention")
 
     def _cache_stream(self, size: float) -> Term:
         home = self.placement.cache_node

@@ -10,10 +10,29 @@ from numamicro.cost.formats import Weights, bits_of
 from numamicro.cost.model import summed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from numamicro.cost.model import Layer
+    from numamicro.cost.model import Cache, Layer
     from numamicro.cost.placement import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """Cache that query heads take in, of layers whose caches look alike.
+
+    Parameters
+    ----------
+    heads : int
+        Heads of a position that lie side by side.
+    head_bytes : float
+        Keys and values of one of them, over all positions of one sequence.
+    bytes : float
+        Of all layers, sequences and query heads: counted for every query head that takes it.
+    """
+
+    heads: int
+    head_bytes: float
+    bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +52,8 @@ class Demand:
         All that has to be there.
     cache : tuple of (heads, bytes)
         Key-value cache that is read, by the number of heads it can be split into.
-    attended : float
-        Bytes of cache that the query heads take in.
+    attended : tuple of Attended
+        Cache that the query heads take in.
     squares : float
         Operations of the attention of a prompt, divided by the square of its tokens.
     layers, dense, sparse : int
@@ -56,7 +75,7 @@ class Demand:
     routed: Weights = field(default_factory=Weights)
     kept: Weights = field(default_factory=Weights)
     cache: tuple[tuple[int, float], ...] = ()
-    attended: float = 0.0
+    attended: tuple[Attended, ...] = ()
     squares: float = 0.0
     layers: int = 0
     dense: int = 0
@@ -117,10 +136,8 @@ def demand(
         routed=summed(chosen),
         kept=summed(kept),
         cache=tuple(caches.items()),
-        attended=sum(
-            count * value * layer.cache.work * layer.cache.positions(load.context)
-            for layer, count in counts
-            if resident
+        attended=joined(
+            _attended(layer.cache, count, load) for layer, count in counts if resident
         ),
         squares=sum(2.0 * layer.width * count for layer, count in counts if resident),
         layers=len(layers) if resident else 0,
@@ -139,6 +156,24 @@ def demand(
             count * (resident * layer.taken + routed * layer.taken_by_experts)
             for layer, count in counts
         ),
+    )
+
+
+def joined(parts: Iterable[Attended]) -> tuple[Attended, ...]:
+    """Put together what is of caches that look alike."""
+    found: dict[tuple[int, float], float] = {}
+    for part in parts:
+        alike = (part.heads, part.head_bytes)
+        found[alike] = found.get(alike, 0.0) + part.bytes
+    return tuple(Attended(*alike, size) for alike, size in found.items())
+
+
+def _attended(cache: Cache, layers: int, load: Load) -> Attended:
+    values = bits_of(load.cache_format) / 8 * cache.positions(load.context)
+    return Attended(
+        cache.heads,
+        values * cache.values / cache.heads,
+        layers * load.batch * values * cache.work,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from numamicro.cost.capacity import Room, check_room, rooms
 from numamicro.cost.cpu import CpuSide
-from numamicro.cost.demand import Demand, demand
+from numamicro.cost.demand import Demand, demand, joined
 from numamicro.cost.gpu import HOST_BYTES, GpuSide
 from numamicro.cost.placement import Engine, Load, Placement, check
 from numamicro.cost.rates import Lacking, Rates
@@ -364,7 +364,7 @@ def _plus(one: Demand, other: Demand) -> Demand:
         routed=one.routed + other.routed,
         kept=one.kept + other.kept,
         cache=tuple(caches.items()),
-        attended=one.attended + other.attended,
+        attended=joined(one.attended + other.attended),
         squares=one.squares + other.squares,
         layers=one.layers + other.layers,
         dense=one.dense + other.dense,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numamicro.case import PlaceSet, node
 from numamicro.cost.assume import assumed
-from numamicro.cost.cells import at, by_count, gpu, log_at, ok_cells, place_of, spans
+from numamicro.cost.cells import POSITION_BYTES, at, by_count, gpu, log_at, ok_cells, place_of, spans
 from numamicro.cost.formats import bits_of, similar
 from numamicro.cost.ring import slowest_of_ring
 from numamicro.cost.terms import Figure, smaller
@@ -194,9 +195,37 @@ class Rates:
         """Give the operations per second of a matrix product with weights in this format."""
         return self._arithmetic("gemm", name, threads)
 
-    def attention(self, threads: int) -> Figure:
-        """Give the bytes per second of cached keys and values that the attention takes in."""
-        return self._arithmetic("attention", "F16", threads)
+    def attention(self, threads: int, heads: int, head_bytes: float) -> Figure:
+        """Give the bytes per second of cached keys and values that the attention takes in.
+
+        Parameters
+        ----------
+        heads : int
+            Cached heads of a position, side by side: the more, the fewer lines of a cache can hold
+            those of one.
+        head_bytes : float
+            Keys and values of one head: these stay in a cache, or not, from one query head to the
+            next.
+        """
+        key = ("attention", threads, heads, head_bytes)
+        return self._once(key, lambda: self._attention(threads, heads, head_bytes))
+
+    def _attention(self, threads: int, heads: int, head_bytes: float) -> Figure:
+        cells = self._in_own_pages("attention", "F16")
+        if not cells:
+            known = assumed("attention", threads) if self.assume else None
+            return self._otherwise("attention", "attention/decode", known)
+        shapes: dict[int, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+        for cell in cells:
+            shapes[cell.count("heads") or 1][cell.count("positions") or 1].append(cell)
+        curve = []
+        for count, found in sorted(shapes.items()):
+            depths = [
+                (positions * POSITION_BYTES, self._of_cores(by_count(alike, "threads"), threads))
+                for positions, alike in sorted(found.items())
+            ]
+            curve.append((count, log_at(depths, head_bytes)))
+        return log_at(curve, heads)
 
     def _arithmetic(self, kind: str, name: str, threads: int) -> Figure:
         key = (kind, name, threads)
@@ -212,28 +241,35 @@ class Rates:
             factor = threads * (bits_of(name) / 8 if kind == "dot" else 1.0)
             known = assumed(kind, factor) if self.assume else None
             return self._otherwise(kind, f"{kind}/{name}", known)
+        return self._of_cores(curve, threads)
+
+    def _of_cores(self, curve: Sequence[tuple[float, Figure]], threads: int) -> Figure:
+        """Give the figure of a team: each core has caches and units of its own."""
         largest, figure = curve[-1]
         if threads <= largest:
             return at(curve, threads, from_origin=True)
-        return figure * (threads / largest)  # each core has caches and units of its own
+        return figure * (threads / largest)
 
     def _has(self, kind: str, name: str) -> bool:
         return bool(self._arithmetic_curve(kind, name))
 
     def _arithmetic_curve(self, kind: str, name: str) -> list[tuple[float, Figure]]:
-        """Give the figures of a format by threads, in the pages that an engine has if they differ."""
+        """Give the figures of a format by threads."""
         key = (kind, name)
         if key not in self._curves:
-            cells = [
-                cell
-                for (meaning, _, _), found in self._cells.items()
-                if meaning == kind
-                for cell in found
-                if cell.case.get("format") == name
-            ]
-            own = [cell for cell in cells if cell.case.get("pages") == self._pages]
-            self._curves[key] = by_count(own or cells, "threads")
+            self._curves[key] = by_count(self._in_own_pages(kind, name), "threads")
         return self._curves[key]
+
+    def _in_own_pages(self, kind: str, name: str) -> list[Cell]:
+        """Give the cells of a format, in the pages that an engine has if they differ."""
+        cells = [
+            cell
+            for (meaning, _, _), found in self._cells.items()
+            if meaning == kind
+            for cell in found
+            if cell.case.get("format") == name
+        ]
+        return [cell for cell in cells if cell.case.get("pages") == self._pages] or cells
 
     # ---- GPUs ------------------------------------------------------------------------------------
 
@@ -332,7 +368,7 @@ class Rates:
     def _all_reduce(self, group: Sequence[int], size: float, via: int | None) -> Figure:
         curve = self._all_reduce_curve(group, via)
         if curve:
-            return log_at(curve, size)
+            return log_at(curve, size, in_proportion=True)
         if len(group) == 2:
             way = "" if via is None else f" through node{via}"
             known = _assumed_reduce(size) if self.assume else None

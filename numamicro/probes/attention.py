@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case
@@ -11,6 +12,7 @@ from numamicro.matrix import Sample, State
 from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample, touch_seconds, windowed
 from numamicro.probes.products import engine_pages, home_routes, is_too_quick, teams
 from numamicro.units import MIB
+from numamicro.wishes import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,9 +21,14 @@ if TYPE_CHECKING:
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
 
-LAYER_BYTES = 4 * MIB
-LAYERS = 16
-"""Of a thread: what it read of the first has left its caches when it comes back to it."""
+CACHED_BYTES = 64 * MIB
+"""Of a thread, in layers: what it read of the first has left its caches when it comes back to it."""
+
+HEADS = (2, 4, 8)
+"""Cached heads that lie side by side. The more, the fewer of a cache's sets can hold one of them."""
+
+POSITIONS = (2048, 8192)
+"""Of a head, 1 and 4 MiB: its second query head finds it in the second-level cache, or beyond."""
 
 
 class Attention(Probe):
@@ -32,22 +39,24 @@ class Attention(Probe):
     late: ClassVar[bool] = True
 
     def cases(self, machine: Machine, wishes: Wishes) -> Iterable[Case]:
-        """Give one thread on every core; one alone, too, if thorough."""
+        """Give one thread on every core; one alone and deeper caches, too, if thorough."""
         if not wishes.wants(self.name, "decode") or is_too_quick(wishes):
             return
         for route in home_routes(machine, wishes):
-            for threads in teams(route, machine, wishes, shared=True):
-                size = LAYERS * LAYER_BYTES * threads
-                for pages in engine_pages(wishes):
-                    yield Case.of(
-                        self.name,
-                        "decode",
-                        route,
-                        bytes=size,
-                        format="F16",
-                        pages=pages,
-                        threads=threads,
-                    )
+            counts = teams(route, machine, wishes, shared=True)
+            for threads, pages, shape in product(counts, engine_pages(wishes), _shapes(wishes)):
+                heads, positions = shape
+                yield Case.of(
+                    self.name,
+                    "decode",
+                    route,
+                    bytes=CACHED_BYTES * threads,
+                    format="F16",
+                    heads=heads,
+                    pages=pages,
+                    positions=positions,
+                    threads=threads,
+                )
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate a first touch, and four query heads a cached head at 4 GB/s a thread."""
@@ -60,20 +69,20 @@ class Attention(Probe):
         """Fill and check, then let every head look at all of it; the results' bits must repeat."""
         from numamicro import _cpu
 
-        size = case.number("bytes")
+        size, shape = case.number("bytes"), (case.number("positions"), case.number("heads"))
         arena = lab.arena(case.route.target, size, str(case["pages"]))
         team = lab.team(case.number("threads"))
         lab.note(isa=_cpu.dot_kernels()[0][1])
-        if wrong := _cpu.attend_fill(team, arena, size, lab.seed):
+        if wrong := _cpu.attend_fill(team, arena, size, *shape, lab.seed):
             text = f"{wrong} results of the attention are not those of plain arithmetic"
             raise CaseFailed(State.WRONG, "products", text)
 
         @cache
         def of_one_pass() -> int:
-            return _cpu.attend(team, arena, size, 1)[2]
+            return _cpu.attend(team, arena, size, *shape, 1)[2]
 
         def passes(count: int) -> Sample:
-            elapsed, taken, total, strays = _cpu.attend(team, arena, size, count)
+            elapsed, taken, total, strays = _cpu.attend(team, arena, size, *shape, count)
             if total != of_one_pass() * count % 2**64:
                 text = f"{count} passes of the attention did not give the same results"
                 raise CaseFailed(State.WRONG, "products", text)
@@ -81,3 +90,11 @@ class Attention(Probe):
             return Sample(elapsed / 1e9, taken, count)
 
         yield windowed(passes)
+
+
+def _shapes(wishes: Wishes) -> tuple[tuple[int, int], ...]:
+    """Give heads and positions of the caches: those of most models, more if thorough."""
+    if wishes.level is not THOROUGH:
+        return tuple(product(HEADS, POSITIONS))
+    # The deepest cache of the most heads would want more than a thread's share.
+    return tuple(product((1, *HEADS), (*POSITIONS, 32768)))[:-1]

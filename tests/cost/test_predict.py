@@ -125,6 +125,68 @@ def test_a_plain_loop_makes_eight_bits_for_blocks_of_256() -> None:
         assert within - without == pytest.approx(values * STEP, rel=1e-3)
 
 
+def attending(threads: int = 8) -> CostMatrix:
+    """Give a matrix whose attention is slower for deeper caches, and for more heads side by side."""
+    home = Route(node(0), node(0))
+    cells = [
+        cell(
+            "attention",
+            "decode",
+            home,
+            rate,
+            heads=heads,
+            positions=positions,
+            format="F16",
+            threads=threads,
+        )
+        for heads, positions, rate in (
+            (2, 2048, 80e9),
+            (2, 8192, 40e9),
+            (8, 2048, 20e9),
+            (8, 8192, 10e9),
+        )
+    ]
+    others = [each for each in rig().measurements if each.case.probe != "attention"]
+    return replace(rig(), measurements=(*others, *cells))
+
+
+@pytest.mark.parametrize(
+    ("threads", "heads", "head_bytes", "rate"),
+    [
+        (8, 2, MIB, 80e9),
+        (8, 2, 4 * MIB, 40e9),
+        (8, 8, 4 * MIB, 10e9),
+        (8, 2, 2 * MIB, 40e9 * 2**0.5),  # a power law between what was measured
+        (8, 4, 2 * MIB, 20e9 * 2**0.5),
+        (8, 1, 100, 80e9),  # level outside
+        (8, 64, 1e12, 10e9),
+        (4, 2, MIB, 40e9),  # each core has caches of its own
+        (16, 2, MIB, 160e9),
+    ],
+)
+def test_attention_goes_by_heads_and_bytes_of_each(
+    threads: int, heads: int, head_bytes: float, rate: float
+) -> None:
+    assert Rates(attending()).attention(threads, heads, head_bytes).value == pytest.approx(rate)
+
+
+def test_layers_with_a_window_attend_at_their_own_rate() -> None:
+    """Of four layers with two cached heads each, two look back at 2,048 positions and two at 8,192."""
+    kinds = ["sliding_attention", "full_attention"] * 2
+    model = small_model(num_hidden_layers=4, sliding_window=2048, layer_types=kinds)
+    term = predictor(attending(), model, Load(context=8192)).decode(on_node(0))
+    found = {
+        leaf.name: (leaf.amount, leaf.figure.value if leaf.figure else 0)
+        for leaf in term.leaves()
+        if leaf.name.startswith("attention")
+    }
+    taken = 2 * (2 * 8 * 128 * 2) * 2048
+    assert found == {
+        "attention, 1 MiB a head": (taken, 80e9),
+        "attention, 4 MiB a head": (4 * taken, 40e9),
+    }
+
+
 def test_remote_pages_go_at_the_links_rate() -> None:
     near, far = seconds(rig(), on_node(0)), seconds(rig(), on_node(0, memory=1))
     assert far - near == pytest.approx(

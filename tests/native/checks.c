@@ -208,14 +208,14 @@ static void check_attend(struct team *team) {
     REQUIRE(arena_open(&cache, LAYER, 0, PLACE_NONE, NULL, 0) == 0);
     struct span whole = {&cache, LAYER, 1};
     struct spans spans = {&whole, 1};
-    REQUIRE(attend_fill(team, spans, SEED, &wrong) == 0);
+    REQUIRE(attend_fill(team, spans, 2048, 4, SEED, &wrong) == 0);
     REQUIRE(wrong == 0);
-    REQUIRE(attend(team, spans, 1, &once) == 0);
-    REQUIRE(attend(team, spans, 2, &twice) == 0);
+    REQUIRE(attend(team, spans, 2048, 4, 1, &once) == 0);
+    REQUIRE(attend(team, spans, 2048, 4, 2, &twice) == 0);
     REQUIRE(twice.sum == 2 * once.sum);
     REQUIRE(once.bytes == 4 * LAYER);
     whole.length = LAYER - 4 * KIB;
-    REQUIRE(attend_fill(team, spans, SEED, &wrong) == -EINVAL);
+    REQUIRE(attend_fill(team, spans, 2048, 4, SEED, &wrong) == -EINVAL);
     REQUIRE(arena_close(&cache) == 0);
 }
 

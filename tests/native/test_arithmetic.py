@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numamicro._cpu import Arena, Team, attend, attend_fill, dot, dot_fill, dot_kernels, step
+from numamicro.cost.cells import POSITION_BYTES
 
 from .conftest import KIB, MASK
 
@@ -97,20 +98,26 @@ def layers() -> Iterator[Arena]:
         yield memory
 
 
-def test_attention_is_that_of_plain_arithmetic(layers: Arena) -> None:
+@pytest.mark.parametrize(("positions", "heads"), [(2048, 4), (8192, 1), (1024, 8), (100, 3)])
+def test_attention_is_that_of_plain_arithmetic(layers: Arena, positions: int, heads: int) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     for workers in ([cpus[0]], [cpus[0], cpus[-1]]):
+        layer = positions * heads * POSITION_BYTES
+        whole = layers.size // len(workers) // layer * layer * len(workers)
         with Team(workers) as team:
-            assert attend_fill(team, layers, layers.size, 9) == 0
-            elapsed, taken, total, _ = attend(team, layers, layers.size, 1)
-            assert taken == 4 * layers.size
-            assert attend(team, layers, layers.size, 2)[2] == 2 * total & MASK
+            assert attend_fill(team, layers, layers.size, positions, heads, 9) == 0
+            elapsed, taken, total, _ = attend(team, layers, layers.size, positions, heads, 1)
+            assert taken == 4 * whole
+            assert attend(team, layers, layers.size, positions, heads, 2)[2] == 2 * total & MASK
             assert elapsed > 0
 
 
-def test_a_part_of_a_layer_is_refused(single: Team, layers: Arena) -> None:
+@pytest.mark.parametrize(("positions", "heads"), [(8192, 4), (0, 4), (2048, 0), ((1 << 54) + 1, 8), (1, 1 << 57)])
+def test_a_part_of_a_layer_is_refused(
+    single: Team, layers: Arena, positions: int, heads: int
+) -> None:
     with pytest.raises(OSError, match="keys and values") as caught:
-        attend_fill(single, layers, 4 * MIB - 4096, 1)
+        attend_fill(single, layers, 8 * MIB, positions, heads, 1)
     assert caught.value.errno == errno.EINVAL
 
 
