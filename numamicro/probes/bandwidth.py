@@ -38,7 +38,7 @@ VARIANTS = {
     "read": ("1-stream", "4-stream"),
     "write": ("1-stream", "4-stream", "nt"),
     "copy": ("1-stream", "2-stream", "nt", "movsb"),
-    "triad": ("1-stream", "nt"),
+    "triad": ("1-stream", "2-stream", "nt"),
 }
 _QUICK_OPERATIONS = ("read",)
 # For estimates only: a slow core and a slow socket, so that a plan errs on the long side.

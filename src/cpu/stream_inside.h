@@ -10,6 +10,7 @@ extern const struct kernel_family family_avx512, family_avx2, family_sse2, famil
 
 enum {
     STEP = 128, /* bytes a stream advances at once: a pair of lines, or one of 128 bytes */
+    LINE = 64,
     ARRAY_STAGGER = 256 << 10,
     STREAM_STAGGER = 512 << 10,
 };
