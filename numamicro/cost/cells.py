@@ -12,7 +12,7 @@ from numamicro.case import Place, PlaceSet, node
 from numamicro.cost.terms import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numamicro.case import AnyPlace, Case
     from numamicro.matrix import CostMatrix, Measurement
@@ -205,3 +205,33 @@ def _between(one: Figure, other: Figure, share: float) -> Figure:
         source,
         one.origin if one.origin == other.origin else other.origin,
     )
+
+
+def of_shape(
+    cells: Iterable[Cell],
+    heads: int,
+    head_bytes: float,
+    figure: Callable[[Sequence[Cell]], Figure],
+) -> Figure:
+    """Give what cells of the attention say of a cache, a power law between the measured ones.
+
+    Parameters
+    ----------
+    heads : int
+        Cached heads of a position.
+    head_bytes : float
+        Keys and values of one head.
+    figure : callable
+        Gives what those of one shape say.
+    """
+    shapes: dict[int, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells:
+        shapes[cell.count("heads") or 1][cell.count("positions") or 1].append(cell)
+    curve = []
+    for count, found in sorted(shapes.items()):
+        depths = [
+            (float(positions * POSITION_BYTES), figure(alike))
+            for positions, alike in sorted(found.items())
+        ]
+        curve.append((float(count), log_at(depths, head_bytes)))
+    return log_at(curve, heads)

@@ -136,9 +136,7 @@ def demand(
         routed=summed(chosen),
         kept=summed(kept),
         cache=tuple(caches.items()),
-        attended=joined(
-            _attended(layer.cache, count, load) for layer, count in counts if resident
-        ),
+        attended=joined(_attended(layer.cache, count, load) for layer, count in counts if resident),
         squares=sum(2.0 * layer.width * count for layer, count in counts if resident),
         layers=len(layers) if resident else 0,
         dense=sum(count for layer, count in counts if resident and not layer.experts),

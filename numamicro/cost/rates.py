@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numamicro.case import PlaceSet, node
 from numamicro.cost.assume import assumed
-from numamicro.cost.cells import POSITION_BYTES, at, by_count, gpu, log_at, ok_cells, place_of, spans
+from numamicro.cost.cells import at, by_count, gpu, log_at, of_shape, ok_cells, place_of, spans
 from numamicro.cost.formats import bits_of, similar
 from numamicro.cost.ring import slowest_of_ring
 from numamicro.cost.terms import Figure, smaller
@@ -215,17 +214,12 @@ class Rates:
         if not cells:
             known = assumed("attention", threads) if self.assume else None
             return self._otherwise("attention", "attention/decode", known)
-        shapes: dict[int, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-        for cell in cells:
-            shapes[cell.count("heads") or 1][cell.count("positions") or 1].append(cell)
-        curve = []
-        for count, found in sorted(shapes.items()):
-            depths = [
-                (positions * POSITION_BYTES, self._of_cores(by_count(alike, "threads"), threads))
-                for positions, alike in sorted(found.items())
-            ]
-            curve.append((count, log_at(depths, head_bytes)))
-        return log_at(curve, heads)
+        return of_shape(
+            cells,
+            heads,
+            head_bytes,
+            lambda alike: self._of_cores(by_count(alike, "threads"), threads),
+        )
 
     def _arithmetic(self, kind: str, name: str, threads: int) -> Figure:
         key = (kind, name, threads)

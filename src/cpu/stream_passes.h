@@ -116,8 +116,8 @@ INLINE vector combined(struct operands o, int reads, size_t at) {
 }
 
 /* So many bytes of each array, from `at` on. Plain stores take turns with the loads that they are
- * of: several loads ahead of several stores made a copy a tenth slower on a Zen 3, and two copies on
- * one core a quarter. */
+ * of: several loads ahead of several stores made a copy a tenth slower on a Zen 3, and two copies
+ * on one core a quarter. */
 INLINE void combine(struct operands o, int reads, size_t at, size_t bytes, int temporal) {
     if (temporal) {
 #pragma GCC unroll 8

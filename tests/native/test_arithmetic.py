@@ -112,7 +112,9 @@ def test_attention_is_that_of_plain_arithmetic(layers: Arena, positions: int, he
             assert elapsed > 0
 
 
-@pytest.mark.parametrize(("positions", "heads"), [(8192, 4), (0, 4), (2048, 0), ((1 << 54) + 1, 8), (1, 1 << 57)])
+@pytest.mark.parametrize(
+    ("positions", "heads"), [(8192, 4), (0, 4), (2048, 0), ((1 << 54) + 1, 8), (1, 1 << 57)]
+)
 def test_a_part_of_a_layer_is_refused(
     single: Team, layers: Arena, positions: int, heads: int
 ) -> None:
