@@ -190,7 +190,7 @@ def cases(contest: Contest) -> Iterator[Case]:
         cache = memory | {"bytes": KEYS_AND_VALUES * threads, "pages": engine_pages()}
         for positions in POSITIONS:
             shape: dict[str, Param] = {"heads": heads, "positions": positions}
-            yield Case.of("attention", "decode", home, format="F16", **cache, **shape)
+            yield Case.of("attention", "decode", home, **cache, **shape)
 
 
 def engine_pages() -> str:

@@ -22,7 +22,7 @@ CHOSEN = frozenset({"threads", "variant"})
 """Parameters over which the best is taken when a table shows one figure a route."""
 
 
-CURVES = ("working_set", "delay", "team", "format", "kind", "transfer")
+CURVES = ("working_set", "positions", "delay", "team", "format", "kind", "transfer")
 """Parameters that are swept to see a curve: a table shows a row a value, and no best."""
 
 

@@ -210,7 +210,7 @@ class Rates:
         return self._once(key, lambda: self._attention(threads, heads, head_bytes))
 
     def _attention(self, threads: int, heads: int, head_bytes: float) -> Figure:
-        cells = self._in_own_pages("attention", "F16")
+        cells = self._in_own_pages("attention", None)
         if not cells:
             known = assumed("attention", threads) if self.assume else None
             return self._otherwise("attention", "attention/decode", known)
@@ -254,8 +254,8 @@ class Rates:
             self._curves[key] = by_count(self._in_own_pages(kind, name), "threads")
         return self._curves[key]
 
-    def _in_own_pages(self, kind: str, name: str) -> list[Cell]:
-        """Give the cells of a format, in the pages that an engine has if they differ."""
+    def _in_own_pages(self, kind: str, name: str | None) -> list[Cell]:
+        """Give the cells of a format, or of what has none, in the pages that an engine has if they differ."""
         cells = [
             cell
             for (meaning, _, _), found in self._cells.items()

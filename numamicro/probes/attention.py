@@ -51,7 +51,6 @@ class Attention(Probe):
                     "decode",
                     route,
                     bytes=CACHED_BYTES * threads,
-                    format="F16",
                     heads=heads,
                     pages=pages,
                     positions=positions,

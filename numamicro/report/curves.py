@@ -152,8 +152,15 @@ def edges_text(curves: Curves) -> str:
 
 def _line_name(cell: Measurement, name: str) -> str:
     others = cell.case.without(*CHOSEN, "bytes", "pages", name).params
-    words = [str(value) for name, value in others if (name, value) not in USUAL]
+    words = [_words(*other) for other in others if other not in USUAL]
     return " ".join([str(cell.case.route), *words])
+
+
+def _words(name: str, value: Param) -> str:
+    """Say what tells a curve from its neighbours: a word by itself, a number with what it counts."""
+    if not isinstance(value, int):
+        return str(value)
+    return f"{bytes_text(value)} {name}" if name in _SIZES else f"{value} {name}"
 
 
 def _text(cells: list[Measurement], shown: Scale, footnotes: Footnotes) -> str:

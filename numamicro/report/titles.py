@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 
 # What the field calls a cost; every other is called by its operation and its probe.
 _NAMES = {
+    ("loaded", "load"): "Loaded latency",
+    ("cache-bandwidth", "read"): "Read bandwidth",
+    ("cache-latency", "load"): "Load latency",
+    ("barrier", "wait"): "Barrier",
+    ("dot", "vector"): "Dot products of weights in cache",
+    ("dot-stream", "vector"): "Dot products of weights from memory",
+    ("gemm", "matrix"): "Matrix products",
+    ("attention", "decode"): "Attention over a cache",
+    ("step", "value"): "Small operations, a value",
     ("host-copy", "h2d"): "H2D copy",
     ("host-copy", "d2h"): "D2H copy",
     ("host-copy", "both"): "H2D and D2H copy at once",

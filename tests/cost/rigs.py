@@ -57,7 +57,7 @@ def cpu_cells(
             yield cell("dot", "vector", Route(source, source), dot, threads=1, format=name)
             yield cell("gemm", "matrix", Route(source, source), 20 * dot, threads=1, format=name)
         shape = {"heads": 2, "positions": 2048, "threads": 1}
-        yield cell("attention", "decode", Route(source, source), dot, format="F16", **shape)
+        yield cell("attention", "decode", Route(source, source), dot, **shape)
         for kind in ("norm", "rotate", "quantize"):
             yield cell("step", "value", Route(source, source), STEP, kind=kind, values=128)
     if nodes > 1:

@@ -136,7 +136,6 @@ def attending(threads: int = 8) -> CostMatrix:
             rate,
             heads=heads,
             positions=positions,
-            format="F16",
             threads=threads,
         )
         for heads, positions, rate in (
