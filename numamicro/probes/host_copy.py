@@ -63,8 +63,8 @@ class HostCopy(GpuProbe):
                     yield Case.of(self.name, operation, route, bytes=size, memory=kind)
 
     def essential(self, case: Case, machine: Machine) -> bool:
-        """Let each way alone come before both at once, and pinned memory before other kinds."""
-        return case.operation in _QUICK_OPERATIONS and case["memory"] == KINDS[0]
+        """Let pinned memory come before other kinds."""
+        return case["memory"] == KINDS[0]
 
     def routes(self, operation: str, machine: Machine, wishes: Wishes) -> Iterator[Route]:
         """Give the routes of an operation, where it is wanted: as the data go."""

@@ -66,10 +66,6 @@ class PeerCopy(GpuProbe):
                     if operation == "copy" and needed:
                         yield direct.having(path="detour")
 
-    def essential(self, case: Case, machine: Machine) -> bool:
-        """Let copy engines come before kernels that copy."""
-        return case.operation in _QUICK_OPERATIONS
-
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Say when the driver claims no peer access, or a GPU runs no kernels."""
         if case["path"] == "detour":
@@ -131,10 +127,6 @@ class PeerLatency(GpuProbe):
         if wishes.wants(self.name, "load") and (wishes.level is not QUICK or wishes.only):
             for route in peer_routes(machine, "sm-load"):
                 yield Case.of(self.name, "load", route, bytes=CHAIN_BYTES)
-
-    def essential(self, case: Case, machine: Machine) -> bool:
-        """Let what moves data come first."""
-        return False
 
     def waived(self, case: Case, machine: Machine) -> Note | None:
         """Say when the driver claims no peer access, or a GPU runs no kernels."""
