@@ -13,15 +13,16 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from numamicro.bulk import no_collector
-from numamicro.case import Case, Param, Route, node
+from numamicro.case import Case, Param, Route, gpus_of, node
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, best_of
+from numamicro.probes.gpu import CONTEXT_SECONDS
 from numamicro.probes.probe import SIZE_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numamicro.case import AnyPlace
+    from numamicro.case import AnyPlace, Place
     from numamicro.probes.probe import Probe
     from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
@@ -30,7 +31,7 @@ BEST = "best"
 """In a planned case: the value that won on the route it follows, known only once that is measured."""
 
 START_SECONDS = 0.3
-"""For a worker to start; there is one for each initiator in each block."""
+"""For a worker to start."""
 
 LookUp: TypeAlias = Callable[[Case], Measurement | None]
 
@@ -43,6 +44,14 @@ class Priority(IntEnum):
     OTHER_CLASSES = 2  # the same of what is not essential
     OTHER_PAIRS = 3
     SWEEPS = 4  # curves, and the rest of the sweeps
+
+
+PHASES = (
+    (Priority.CLASSES, Priority.PAIRS),
+    (Priority.OTHER_CLASSES,),
+    (Priority.OTHER_PAIRS, Priority.SWEEPS),
+)
+"""A short budget fills the essential matrices in every process before it widens any of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +119,23 @@ class Plan:
     @property
     def wanted(self) -> float:
         """Estimate of all that is planned, over all processes."""
-        workers = {(item.priority, item.case.route.source) for item in self.to_measure}
-        a_process = sum(item.seconds for item in self.to_measure) + START_SECONDS * len(workers)
+        a_process = sum(item.seconds for item in self.to_measure) + self._starts
         return a_process * self.wishes.level.processes
+
+    @property
+    def _starts(self) -> float:
+        """Estimate what the workers of one process take to start: one for each initiator in each
+        block of a phase, and one for each GPU or pair in each phase."""
+        workers: defaultdict[object, set[Place]] = defaultdict(set)
+        for number, phase in enumerate(PHASES):
+            for item in self.to_measure:
+                if item.priority in phase:
+                    block = None if gpus_of(item.place) else item.priority
+                    route = item.case.route
+                    gpus = gpus_of(route.source, route.target)
+                    workers[number, block, item.place].update(gpus)
+        contexts = sum(len(gpus) for gpus in workers.values())
+        return START_SECONDS * len(workers) + CONTEXT_SECONDS * contexts
 
     def in_order(self, cells: Iterable[Measurement]) -> tuple[Measurement, ...]:
         """Give cells as the plan has their probes and operations, whatever order they were

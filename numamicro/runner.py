@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from numamicro.case import gpus_of
 from numamicro.matrix import CHOSEN, Measurement, Run, State, best_of
-from numamicro.plan import Planned, Priority
+from numamicro.plan import PHASES, Planned, Priority
 from numamicro.stats import NARROW
 from numamicro.stop import Stopped, StopRequest
 from numamicro.topology import Note
@@ -20,7 +20,7 @@ from numamicro.worker.handle import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numamicro.case import Case, Place
+    from numamicro.case import AnyPlace, Case, Place
     from numamicro.journal import Journal
     from numamicro.plan import Plan
     from numamicro.probes.probe import Probe
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 30.0
 """A worker that gives no answer for this long, and ten times its estimate, is taken to hang."""
-
-# A short budget fills the essential matrices in every process before it widens any of them.
-_PHASES = (
-    (Priority.CLASSES, Priority.PAIRS),
-    (Priority.OTHER_CLASSES,),
-    (Priority.OTHER_PAIRS, Priority.SWEEPS),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +74,7 @@ class Runner:
         self._total = len(plan.to_measure) * plan.wishes.level.processes
         self._estimated = self._spent = 1.0
         self._worker: Worker | None = None
+        self._kept: dict[AnyPlace, Worker] = {}
         self._lost: set[Place] = set()
 
     def run(self) -> bool:
@@ -89,18 +83,18 @@ class Runner:
             if item.waived:
                 self._journal.close_case(item.case, item.probe.unit, State.WAIVED, item.waived)
         try:
-            for priorities in _PHASES:
+            for priorities in PHASES:
                 for process in range(self._plan.wishes.level.processes):
-                    for priority in priorities:
-                        self._block(process, self._of(priority))
+                    self._round(process, [self._of(priority) for priority in priorities])
             if self._plan.wishes.refines:
                 self._refine()
         except Stopped:
             self._close_open_cases(State.CANCELLED, Note("interrupted", "the run was ended"))
             return False
         finally:
-            if self._worker is not None:
-                self._worker.kill()
+            for worker in (self._worker, *self._kept.values()):
+                if worker is not None:
+                    worker.kill()
         budget = f"the budget of {self._plan.wishes.budget:.0f} s was spent; --time gives more"
         self._close_open_cases(State.SKIPPED, Note("budget", budget))
         return True
@@ -113,7 +107,7 @@ class Runner:
         process = self._plan.wishes.level.processes
         while wide := [item for item in self._wide() if self._affords(item)]:
             self._total += len(wide)
-            self._block(process, wide)
+            self._round(process, [wide])
             process += 1
 
     def _wide(self) -> list[Planned]:
@@ -133,16 +127,33 @@ class Runner:
         wide = [(error, item) for error, item in errors if error > NARROW]
         return [item for _, item in sorted(wide, key=lambda pair: -pair[0])]
 
-    def _block(self, process: int, items: list[Planned]) -> None:
-        """Measure one block in random order, so that drift does not follow the matrix."""
-        self._order.shuffle(items)
-        turn = {item.place: index for index, item in enumerate(items)}
-        items.sort(key=lambda item: turn[item.place])
-        # One worker lives at a time: two would share the memory bandwidth that is measured.
-        for _, group in groupby(items, key=lambda item: item.place):
-            for item in group:
-                self._one(item, process)
-            self._end_worker()
+    def _round(self, process: int, blocks: list[list[Planned]]) -> None:
+        """Measure blocks one after the other, in random order each, so that drift does not follow
+        the matrix.
+
+        One worker lives at a time: two would share the memory bandwidth that is measured. Only that
+        of a GPU waits, asleep, where a later block comes back to it: its contexts take longer than
+        most of what it measures, and a fresh one in the same round would be no further process.
+        """
+        for block in blocks:
+            self._order.shuffle(block)
+            turn = {item.place: index for index, item in enumerate(block)}
+            block.sort(key=lambda item: turn[item.place])
+        for number, block in enumerate(blocks):
+            later = {item.place for each in blocks[number + 1 :] for item in each}
+            for place, group in groupby(block, key=lambda item: item.place):
+                self._worker = self._kept.pop(place, None)
+                for item in group:
+                    self._one(item, process)
+                if self._worker is not None and place in later and self._may_wait(place):
+                    self._kept[place], self._worker = self._worker, None
+                self._end_worker()
+
+    def _may_wait(self, place: AnyPlace) -> bool:
+        """Tell whether a worker may live on while others measure: it is a GPU's, whose compute mode
+        lets other processes in."""
+        modes = [self._machine.gpu(gpu.id).compute_mode for gpu in gpus_of(place)]
+        return bool(modes) and all(mode == "default" for mode in modes)
 
     def _one(self, item: Planned, process: int) -> None:
         case = self._resolved(item)
@@ -169,9 +180,13 @@ class Runner:
 
     def _look_after_worker(self, probe: Probe, case: Case, runs: Iterable[Run]) -> None:
         """End a worker that a probe has for itself, or whose driver failed: nothing it has of a GPU
-        is to be trusted. One that a kill cannot end keeps its GPUs, and no other is sent after it."""
-        if probe.alone or any(run.reason and run.reason.code == "driver" for run in runs):
+        is to be trusted, and nothing that waiting workers have. One that a kill cannot end keeps
+        its GPUs, and no other is sent after it."""
+        failed = any(run.reason and run.reason.code == "driver" for run in runs)
+        if probe.alone or failed:
             self._end_worker()
+        if failed or (self._worker is not None and not self._worker.alive):
+            self._end_kept()
         if self._worker is not None and self._worker.stuck:
             self._lost |= {*gpus_of(case.route.source, case.route.target)}
 
@@ -217,6 +232,14 @@ class Runner:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+    def _end_kept(self) -> None:
+        """End what waits, at once: to give its memory back it would have to trust the driver."""
+        while self._kept:
+            place, worker = self._kept.popitem()
+            worker.kill()
+            if worker.stuck:
+                self._lost |= {*gpus_of(place)}
 
     def _close_open_cases(self, state: State, reason: Note) -> None:
         for item in self._plan.to_measure:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 from numamicro.case import Case, PlaceSet, Route, gpus_of, node
 from numamicro.matrix import MATRIX_MESSAGES, Sample, State, in_matrix
 from numamicro.probes.gpu import (
-    CONTEXT_SECONDS,
     LINK_RATE,
     THREADS,
     GpuProbe,
@@ -134,7 +133,7 @@ class AllReduce(GpuProbe):
         message, ranks = case.number("message"), len(gpus_of(case.route.source, case.route.target))
         once = 20e-6 + message * ranks / LINK_RATE
         return Cost(
-            CONTEXT_SECONDS * ranks / 2 + message * ranks / 0.5e9,
+            message * ranks / 0.5e9,
             self.window(case) + once * recorded(message),
         )
 

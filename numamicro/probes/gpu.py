@@ -34,9 +34,8 @@ COPY_WARM_UP_SECONDS = 0.02
 
 # For estimates only: a slow link, so that a plan errs on the long side.
 LINK_RATE = 10e9
-CONTEXT_SECONDS = 0.15
-"""What a worker's start, its contexts and the waking of its GPUs come to, for each of its cases."""
-
+CONTEXT_SECONDS = 0.25
+"""For a worker to open a GPU and to wake it, which it does once."""
 
 BLOCKS, THREADS = 2, 512
 """Blocks a multiprocessor, and threads a block: enough loads in flight for the fastest link."""
@@ -70,7 +69,7 @@ class GpuProbe(Probe):
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate filling and checking the buffers, then one pass over a slow link a sample."""
         size = case.number("bytes")
-        return Cost(CONTEXT_SECONDS + size / 1e9, self.window(case) + size / LINK_RATE)
+        return Cost(size / 1e9, self.window(case) + size / LINK_RATE)
 
 
 def host_routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:

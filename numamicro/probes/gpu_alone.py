@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from numamicro.case import Case, Route, gpus_of, node
 from numamicro.matrix import Sample, State
 from numamicro.probes.gpu import (
-    CONTEXT_SECONDS,
     GpuProbe,
     copying,
     gpu,
@@ -74,7 +73,7 @@ class Launch(GpuProbe):
 
     def cost(self, case: Case, machine: Machine) -> Cost:
         """Estimate 20 microseconds a launch."""
-        return Cost(CONTEXT_SECONDS, REPETITIONS * 20e-6)
+        return Cost(0.0, REPETITIONS * 20e-6)
 
     @contextmanager
     def ready(self, case: Case, lab: Lab) -> Iterator[TakeSample]:

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -16,10 +18,10 @@ from numamicro.case import Place, gpus_of
 from numamicro.errors import GpuError, NumamicroError
 from numamicro.exit import Exit, status_of
 from numamicro.journal import Journal
-from numamicro.matrix import MATRIX_MESSAGES, CostMatrix, Run, State, in_matrix
-from numamicro.plan import Plan, Priority, make_plan
+from numamicro.matrix import MATRIX_MESSAGES, CostMatrix, Run, Sample, State, in_matrix
+from numamicro.plan import START_SECONDS, Plan, Priority, make_plan
 from numamicro.probes import PROBES
-from numamicro.probes.gpu import GpuProbe
+from numamicro.probes.gpu import CONTEXT_SECONDS, GpuProbe
 from numamicro.runner import Runner
 from numamicro.topology import Note
 from numamicro.units import MIB
@@ -33,6 +35,7 @@ from tests.standin.machines import MACHINES
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numamicro.case import Case
     from numamicro.topology import Machine
 
 GPU_PROBES = [probe for probe in PROBES if isinstance(probe, GpuProbe)]
@@ -57,6 +60,17 @@ def test_the_matrices_of_eight_gpus_on_two_nodes_fit_the_usual_budget() -> None:
     first = [item for item in plan.to_measure if item.priority <= Priority.PAIRS]
     assert {item.probe.name for item in first} >= {"host-copy", "peer-copy", "all-reduce"}
     assert replace(plan, planned=tuple(first)).wanted < plan.wishes.budget
+
+
+def test_the_start_of_a_worker_is_planned_once_whatever_it_measures() -> None:
+    machine = with_gpus(example_machine((0, 1)), 2)
+    wishes = Wishes(level=DEFAULT, only=("peer-copy", "all-reduce/peer")).on(machine)
+    plan = make_plan(machine, wishes, PROBES)
+    assert {str(item.place) for item in plan.to_measure} == {"gpu0+gpu1"}
+    phases = 2  # the matrices, then the curves
+    starts = phases * (START_SECONDS + 2 * CONTEXT_SECONDS)
+    a_process = starts + sum(item.seconds for item in plan.to_measure)
+    assert plan.wanted == pytest.approx(DEFAULT.processes * a_process)
 
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
@@ -159,20 +173,22 @@ def test_a_wish_that_leaves_nothing_of_the_gpus_that_are_there_is_refused() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "only", "options"),
+    ("name", "only", "options", "contexts"),
     [
-        ("one", "host-copy/h2d,host-copy/d2h", ()),
+        ("one", "host-copy/h2d,host-copy/d2h", (), 1),
         (
             "four-on-two-sockets",  # less of it, and smaller: what is moved takes real time
             "host-copy/h2d,host-copy/d2h,peer-copy/copy",
             ("--nodes", "0", "--memory", "16M"),
+            4,
         ),
     ],
 )
 def test_most_of_a_gpus_time_is_measured(
-    name: str, only: str, options: tuple[str, ...], tmp_path: Path
+    name: str, only: str, options: tuple[str, ...], contexts: int, tmp_path: Path
 ) -> None:
-    """On the simulated machine's account, of what a quick run measures with GPUs."""
+    """On the simulated machine's account, of what a quick run measures with GPUs: a context for each
+    GPU of each worker, once, and of all else less than a fifth."""
     file = tmp_path / "account"
     done = numamicro(
         MACHINES[name],
@@ -183,7 +199,9 @@ def test_most_of_a_gpus_time_is_measured(
     assert done.returncode == 0, done.stderr
     account = read_account(file)
     assert account.timed > 0
-    assert account.outside < 0.2, account.calls
+    assert account.contexts == contexts
+    assert account.harness < 0.2, account.calls
+    assert account.outside < 0.55, account.calls
 
 
 def test_a_worker_pins_its_memory_once(tmp_path: Path) -> None:
@@ -294,3 +312,103 @@ def test_no_other_worker_is_sent_to_a_gpu_whose_driver_is_stuck(
         if cell.reason and cell.case.route.target == Place("gpu", 1)
     }
     assert others == {"planted"}
+
+
+class WatchedWorker:
+    """A worker that notes who else lives while it measures; its driver fails where it is told to."""
+
+    started: ClassVar[Counter[str]] = Counter()
+    alive_ones: ClassVar[list[WatchedWorker]] = []
+    beside: ClassVar[list[tuple[str, list[str]]]] = []
+    failing: ClassVar[str] = ""
+
+    def __init__(self, place: object, *_: object) -> None:
+        self.place = str(place)
+        self.stuck = False
+        self.started[self.place] += 1
+        self.alive_ones.append(self)
+
+    @property
+    def alive(self) -> bool:
+        return self in self.alive_ones
+
+    def measure(self, _: object, case: Case, process: int, *__: object) -> dict[str, Run]:
+        others = [each.place for each in self.alive_ones if each is not self]
+        self.beside.append((case.key, others))
+        if case.key == self.failing:
+            failure = Note("driver", "planted")
+            return {"": Run(process, state=State.ERROR, reason=failure)}
+        return {"": Run(process, (Sample(1.0, 1),) * 8)}
+
+    def close(self) -> None:
+        if self.alive:
+            self.alive_ones.remove(self)
+
+    kill = close
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, machine: Machine, failing: str = "") -> Journal:
+    """Carry out the default plan of everything with workers that are watched."""
+    monkeypatch.setattr(runner, "Worker", WatchedWorker)
+    monkeypatch.setattr(WatchedWorker, "failing", failing)
+    for name in ("started", "alive_ones", "beside"):
+        getattr(WatchedWorker, name).clear()
+    journal = Journal()
+    assert Runner(planned(machine, DEFAULT), machine, journal).run()
+    assert not WatchedWorker.alive_ones
+    return journal
+
+
+def test_a_gpus_contexts_are_made_once_in_a_process_of_its_matrices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = with_gpus(example_machine((0, 1)), 4)
+    watched(monkeypatch, machine)
+    curves = {
+        str(item.place)
+        for item in planned(machine, DEFAULT).to_measure
+        if gpus_of(item.place) and item.priority > Priority.PAIRS
+    }
+    assert curves == {"gpu0+gpu1", "gpu0+gpu2", "gpu0+gpu1+gpu2+gpu3"}
+    for place, starts in WatchedWorker.started.items():
+        if place.startswith("gpu"):
+            rounds = (place.count("+") < 2) + (place in curves)
+            assert starts == DEFAULT.processes * rounds, place
+
+
+def test_what_waits_beside_a_worker_is_a_gpus_and_no_buffer_of_a_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched(monkeypatch, with_gpus(example_machine((0, 1)), 4))
+    waiting = {place for _, others in WatchedWorker.beside for place in others}
+    assert "gpu0+gpu1" in waiting
+    assert all(place.startswith("gpu") for place in waiting)
+
+
+def test_a_gpu_for_one_process_at_a_time_has_one_worker_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = with_gpus(example_machine((0, 1)), 4)
+    exclusive = replace(machine.gpus[0], compute_mode="exclusive-process")
+    watched(monkeypatch, replace(machine, gpus=(exclusive, *machine.gpus[1:])))
+    waiting = {place for _, others in WatchedWorker.beside for place in others}
+    assert "gpu1" in waiting
+    assert not any("gpu0" in place for place in waiting)
+
+
+def test_no_worker_goes_on_waiting_when_the_driver_failed_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = with_gpus(example_machine((0, 1)), 4)
+    watched(monkeypatch, machine)
+    victim = next(
+        key
+        for (key, others), (_, after) in pairwise(WatchedWorker.beside)
+        if key.startswith("host-copy") and others and after
+    )
+    journal = watched(monkeypatch, machine, failing=victim)
+    failed = [cell.case.key for cell in journal.fold() if cell.state is not State.OK]
+    assert failed == [victim]
+    turn = [key for key, _ in WatchedWorker.beside].index(victim)
+    assert WatchedWorker.beside[turn][1]
+    assert not WatchedWorker.beside[turn + 1][1]

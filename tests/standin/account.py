@@ -3,7 +3,8 @@
     NUMAMICRO_STANDIN_ACCOUNT=FILE python -m tests.standin.play MACHINE -- COMMAND...
     python -m tests.standin.account FILE
 
-prints the share that the harness took, and the calls that it took it with.
+prints the share that the harness took, and the calls that it took it with. What a command times by
+the host's own clock (``launch``) is not known to it: leave that out with ``--only``.
 """
 
 from __future__ import annotations
@@ -46,8 +47,18 @@ class Account:
         return sum(self.calls[name][1] for name in STARTING if name in self.calls)
 
     @property
+    def contexts(self) -> int:
+        """How many contexts were made."""
+        return self.calls["cuDevicePrimaryCtxRetain"][0]
+
+    @property
     def outside(self) -> float:
-        """The share of what was not timed, once the processes had their contexts."""
+        """The share of what was not timed, contexts and modules counted."""
+        return 1 - self.timed / self.seconds
+
+    @property
+    def harness(self) -> float:
+        """The same once the processes had their contexts and modules."""
         return 1 - self.timed / (self.seconds - self.start)
 
 
@@ -70,6 +81,7 @@ def read_account(file: Path) -> Account:
 if __name__ == "__main__":
     account = read_account(Path(sys.argv[1]))
     print(f"{account.seconds:.3f} s, {account.timed:.3f} s timed, {account.start:.3f} s to start")
-    print(f"outside the timed regions: {account.outside:.1%} without the start")
+    print(f"{account.contexts} contexts")
+    print(f"outside the timed regions: {account.outside:.1%}, {account.harness:.1%} without the start")
     for name, (count, spent) in account.calls.items():
         print(f"{name:30}{count:8}{spent:10.4f} s")

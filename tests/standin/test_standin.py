@@ -188,6 +188,9 @@ def test_the_account_tells_measured_time_from_the_rest(tmp_path: Path) -> None:
     assert told.timed == pytest.approx(max(found), rel=WITHIN)
     assert told.seconds == pytest.approx(sum(spent for _, spent in told.calls.values()))
     assert told.start == pytest.approx(CONTEXT, rel=WITHIN)
+    assert told.contexts == 1
+    assert told.outside == pytest.approx(1 - told.timed / told.seconds)
+    assert told.harness == pytest.approx(1 - told.timed / (told.seconds - told.start))
     assert told.calls["cuMemHostRegister_v2"][1] > PIN * 2 * SIZE
     waited = told.calls["cuEventSynchronize"][1]
     assert told.timed < waited < told.seconds - told.start
