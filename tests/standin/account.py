@@ -1,10 +1,12 @@
 """The simulated machine's account of what a command spent: its virtual time, and what of it was timed.
 
-    NUMAMICRO_STANDIN_ACCOUNT=FILE python -m tests.standin.play MACHINE -- COMMAND...
+    NUMAMICRO_STANDIN_ACCOUNT=FILE python -m tests.standin.play MACHINE -- \\
+        python -m numamicro matrix -q --only host-copy,host-latency,peer-copy,peer-latency,all-reduce,gpu-memory
     python -m tests.standin.account FILE
 
-prints the share that the harness took, and the calls that it took it with. What a command times by
-the host's own clock (``launch``) is not known to it: leave that out with ``--only``.
+prints the share that the harness took, and the calls that it took it with. What is timed by the host's
+own clock (``launch``) is not known to it, and left out above; with ``--quick`` nothing need be named. A
+run of many GPUs takes far more real time than virtual: ``--time`` gives it that.
 """
 
 from __future__ import annotations
@@ -82,6 +84,8 @@ if __name__ == "__main__":
     account = read_account(Path(sys.argv[1]))
     print(f"{account.seconds:.3f} s, {account.timed:.3f} s timed, {account.start:.3f} s to start")
     print(f"{account.contexts} contexts")
-    print(f"outside the timed regions: {account.outside:.1%}, {account.harness:.1%} without the start")
+    print(
+        f"outside the timed regions: {account.outside:.1%}, {account.harness:.1%} without the start"
+    )
     for name, (count, spent) in account.calls.items():
         print(f"{name:30}{count:8}{spent:10.4f} s")
