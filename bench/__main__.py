@@ -88,6 +88,14 @@ def _parser() -> argparse.ArgumentParser:
         "one team size (default: all; a part is printed and kept only under a --name)",
     )
     add("--pairs", type=int, default=12, metavar="N", help="rounds of each contest (default 12)")
+    add(
+        "--most",
+        type=int,
+        default=0,
+        metavar="N",
+        help="rounds after which there is an end for those between whom the first decided nothing "
+        "(default: no more rounds)",
+    )
     add("--seed", type=int, default=1, metavar="N", help="for the order of turns (default 1)")
     add("--name", metavar="NAME", help="of the files in bench/results/ (default: the machine's)")
     add("--note", action="append", default=[], metavar="TEXT", help="a line to keep in the result")
@@ -97,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _held(contest: Contest, asked: argparse.Namespace) -> Outcome:
     print(contest.title, file=sys.stderr)
-    return hold(contest, asked.pairs, asked.seed, _teller(contest.unit))
+    most = max(asked.pairs, asked.most)
+    return hold(contest, asked.pairs, most, asked.seed, _teller(contest.unit))
 
 
 def _teller(unit: str) -> Callable[[Turn], None]:

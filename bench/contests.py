@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from bench.pairs import Claim, Reading, Turn, order
+from bench.pairs import ERROR, Claim, Ratio, Reading, Turn, order, ratio_of
 from bench.peers import (
     Work,
     advised,
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 SIZE_UNIT = 300 * 10**6
 """Buffers are a multiple: whole megabytes to likwid, whole lines in two or three equal arrays."""
-TURN_BYTES = 1_200_000_000
-"""What the team moves in a turn for each thread, at least: a tenth of a second or more."""
+TURN_BYTES = 3_600_000_000
+"""What the team moves in a turn for each thread, at least: a quarter of a second or more. With several
+threads a third of that makes the ratios of pairs spread more than twice as far."""
 FEWEST_PASSES = 4
 CHASES = 16
 """Samples of a latency turn: two million loads."""
@@ -82,11 +83,18 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A contest's turns, and why some contenders took none."""
+    """A contest's turns, and why some contenders took none.
+
+    Parameters
+    ----------
+    error : float
+        How often the interval of a ratio may err: 5 %, shared out over the looks at it.
+    """
 
     contest: Contest
     turns: tuple[Turn, ...]
     waived: Mapping[str, str]
+    error: float = ERROR
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -96,6 +104,17 @@ class Outcome:
             for claim in self.contest.claims
             if self.waived.keys().isdisjoint((claim.ours, claim.peer))
         )
+
+    @property
+    def undecided(self) -> tuple[Claim, ...]:
+        """The claims whose ratio may still lie on either side of a bound."""
+        return tuple(
+            claim for claim in self.claims if claim.verdict(self.ratio(claim)) == "undecided"
+        )
+
+    def ratio(self, claim: Claim) -> Ratio:
+        """Give the ratio that a claim is about."""
+        return ratio_of(self.turns, claim.ours, claim.peer, self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +202,34 @@ LOOPS = {
 OF_X86 = {"stosb", "movsb", "triad-nt"}
 
 
-def hold(contest: Contest, rounds: int, seed: int, observe: Callable[[Turn], None]) -> Outcome:
-    """Let the contenders take turns, after one turn each that does not count."""
+def hold(
+    contest: Contest, rounds: int, most: int, seed: int, observe: Callable[[Turn], None]
+) -> Outcome:
+    """Let the contenders take turns, after one turn each that does not count.
+
+    Parameters
+    ----------
+    rounds : int
+        In which all take part.
+    most : int
+        The rounds, those included, after which there is an end for those who are so close that the
+        first look decides nothing between them: then there are two looks, which share the error.
+    """
     waived = {who.name: why for who in contest.contenders if (why := who.missing)}
     ready = {who.name: who.warmed_up() for who in contest.contenders if who.name not in waived}
-    turns = []
-    for number, name in order(tuple(ready), rounds, seed):
-        before = Used.now()
-        reading = ready[name].turn(number + 1)
-        turns.append(Turn(number, name, reading, *Used.now().since(before)))
-        observe(turns[-1])
     met = tuple(ready.get(who.name, who) for who in contest.contenders)
-    return Outcome(replace(contest, contenders=met), tuple(turns), waived)
+    error = ERROR / 2 if most > rounds else ERROR
+    outcome = Outcome(replace(contest, contenders=met), (), waived, error)
+    for part in (range(rounds), range(rounds, most)):
+        close = {name for claim in outcome.undecided for name in (claim.ours, claim.peer)}
+        names = [name for name in ready if name in close or not part.start]
+        for number, name in order(names, part, seed):
+            before = Used.now()
+            reading = ready[name].turn(number + 1)
+            turn = Turn(number, name, reading, *Used.now().since(before))
+            outcome = replace(outcome, turns=(*outcome.turns, turn))
+            observe(turn)
+    return outcome
 
 
 def contests(machine: Machine, programs: Path) -> Mapping[str, Callable[[], Contest]]:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from numamicro.case import Param
 
 
+ERROR = 0.05
+"""How often an interval may miss the ratio."""
+
+
 class Reading(NamedTuple):
     """What one turn brought: a value in the contest's base unit, and what is known of it."""
 
@@ -42,7 +46,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Median ratio of `n` pairs, with a 95 % interval (None below six pairs)."""
+    """Median ratio of `n` pairs, with its interval (None where there are too few pairs)."""
 
     center: float
     low: float | None
@@ -80,15 +84,15 @@ class Claim:
         return "missed" if ratio.high < low or ratio.low > high else "undecided"
 
 
-def order(names: Sequence[str], rounds: int, seed: int) -> Iterator[tuple[int, str]]:
+def order(names: Sequence[str], rounds: range, seed: int) -> Iterator[tuple[int, str]]:
     """Give who takes which turn: all once a round, in a new random order each round."""
-    rng = random.Random(seed)
-    for number in range(rounds):
+    rng = random.Random(seed + rounds.start)
+    for number in rounds:
         yield from ((number, name) for name in rng.sample(list(names), len(names)))
 
 
-def ratio_of(turns: Sequence[Turn], ours: str, peer: str) -> Ratio:
-    """Give the ratio of two contenders, paired by round.
+def ratio_of(turns: Sequence[Turn], ours: str, peer: str, error: float = ERROR) -> Ratio:
+    """Give the ratio of two contenders, paired by round, with an interval that may err so often.
 
     The interval is the distribution-free one of the median log ratio: no shape of the noise is
     assumed, and a round in which the whole machine was slow counts for neither.
@@ -99,6 +103,6 @@ def ratio_of(turns: Sequence[Turn], ours: str, peer: str) -> Ratio:
         for (number, name), value in values.items()
         if name == ours and (number, peer) in values
     ]
-    interval = median_interval(logs)
+    interval = median_interval(logs, error)
     low, high = (exp(interval[0]), exp(interval[1])) if interval else (None, None)
     return Ratio(exp(median(logs)), low, high, len(logs))

@@ -36,7 +36,6 @@ from numamicro.errors import NumamicroError
 from numamicro.matrix import CostMatrix, Header, Measurement, State
 from numamicro.probes import PROBES
 from numamicro.probes.attention import CACHED_BYTES as KEYS_AND_VALUES
-from numamicro.probes.attention import POSITIONS
 from numamicro.probes.products import CACHED_BYTES
 from numamicro.probes.step import VALUES
 from numamicro.setting import read_setting
@@ -187,10 +186,9 @@ def cases(contest: Contest) -> Iterator[Case]:
         yield Case.of("step", "value", home, kind=step, values=values)
     if contest.loaded.depth:
         heads = SHAPES[contest.loaded.shape].kv_heads
-        cache = memory | {"bytes": KEYS_AND_VALUES * threads, "pages": engine_pages()}
-        for positions in POSITIONS:
-            shape: dict[str, Param] = {"heads": heads, "positions": positions}
-            yield Case.of("attention", "decode", home, **cache, **shape)
+        cache = memory | {"bytes": KEYS_AND_VALUES, "pages": engine_pages()}
+        shape: dict[str, Param] = {"heads": heads, "positions": contest.loaded.depth}
+        yield Case.of("attention", "decode", home, **cache, **shape)
 
 
 def engine_pages() -> str:

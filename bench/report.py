@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from bench.pairs import ratio_of
 from numamicro.stats import median, quantile
 from numamicro.units import bytes_text, scale
 
@@ -59,7 +58,7 @@ def to_json(session: Session, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _claim_json(outcome: Outcome, claim: Claim) -> dict[str, Any]:
-    ratio = _ratio(outcome, claim)
+    ratio = outcome.ratio(claim)
     return asdict(claim) | {"ratio": asdict(ratio), "verdict": claim.verdict(ratio)}
 
 
@@ -102,7 +101,7 @@ def spliced(text: str, name: str, block: str) -> str:
 def _summary(outcomes: Sequence[Outcome]) -> str:
     return tabulate(
         [_closest(outcome) for outcome in outcomes],
-        headers=["contest", "numamicro", "closest peer", "ratio", "95 % interval", "must be", ""],
+        headers=["contest", "numamicro", "closest peer", "ratio", _of(outcomes[0]), "must be", ""],
         tablefmt="github",
         disable_numparse=True,
         colalign=("left", "right", "left", "right", "right", "left", "left"),
@@ -118,15 +117,11 @@ def _closest(outcome: Outcome) -> list[str]:
     first = [outcome.contest.name, f"{unit.text(median(values))} {unit.label}"]
     if not judged:
         return [*first, "none judged", "", "", "", ""]
-    claim = min(judged, key=lambda claim: _margin(claim, _ratio(outcome, claim)))
-    ratio = _ratio(outcome, claim)
+    claim = min(judged, key=lambda claim: _margin(claim, outcome.ratio(claim)))
+    ratio = outcome.ratio(claim)
     bounds = _bounds(claim.at_least, claim.at_most)
     shown = f"{ratio.center:.3f}", _interval(ratio), bounds, claim.verdict(ratio)
     return [*first, claim.peer, *shown]
-
-
-def _ratio(outcome: Outcome, claim: Claim) -> Ratio:
-    return ratio_of(outcome.turns, claim.ours, claim.peer)
 
 
 def _margin(claim: Claim, ratio: Ratio) -> float:
@@ -159,7 +154,7 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
     )
     yield tabulate(
         list(_ratios(outcome)),
-        headers=["ratio", "median", "95 % interval", "pairs", "must be", "verdict"],
+        headers=["ratio", "median", _of(outcome), "pairs", "must be", "verdict"],
         tablefmt="github",
         disable_numparse=True,
         colalign=("left", "right", "right", "right", "left", "left"),
@@ -187,7 +182,7 @@ def _figures(outcome: Outcome) -> Iterator[list[str]]:
 
 def _ratios(outcome: Outcome) -> Iterator[list[str]]:
     for claim in outcome.claims:
-        ratio = _ratio(outcome, claim)
+        ratio = outcome.ratio(claim)
         yield [
             f"{claim.ours} / {claim.peer}" + (f" ({claim.why})" if claim.why else ""),
             f"{ratio.center:.3f}",
@@ -198,9 +193,13 @@ def _ratios(outcome: Outcome) -> Iterator[list[str]]:
         ]
 
 
+def _of(outcome: Outcome) -> str:
+    return f"{100 * (1 - outcome.error):g} % interval"
+
+
 def _interval(ratio: Ratio) -> str:
     if ratio.low is None or ratio.high is None:
-        return "needs 6 pairs"
+        return "needs more pairs"
     return f"{ratio.low:.3f} to {ratio.high:.3f}"
 
 

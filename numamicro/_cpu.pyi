@@ -449,13 +449,12 @@ def dot_kernels() -> list[tuple[str, str]]:
 def attend_fill(
     team: Team, arena: Arena, length: int, positions: int, heads: int, seed: int
 ) -> int:
-    """Fill the first `length` bytes with layers of keys and values, each thread its own slice.
+    """Fill the first `length` bytes with layers of keys and values.
 
     Parameters
     ----------
     length : int
-        Bytes, as for `fill`; enough for a layer a thread: 512 for each head of each position.
-        OSError (EINVAL) otherwise.
+        Bytes, enough for a layer: 512 for each head of each position. OSError (EINVAL) otherwise.
 
     Returns
     -------
@@ -467,6 +466,8 @@ def attend(
     team: Team, arena: Arena, length: int, positions: int, heads: int, repetitions: int
 ) -> tuple[int, int, int, int]:
     """Let four query heads a cached head look at every layer that `attend_fill` laid down.
+
+    More where all threads need as many: they share out the query heads and meet behind each layer.
 
     Returns
     -------

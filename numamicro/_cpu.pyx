@@ -410,9 +410,8 @@ def attend_fill(
     cdef int rc
     cdef uint64_t wrong
     cdef c_team *threads = threads_of(team)
-    cdef span whole = span(&arena.memory, length, len(team.cpus))
     with nogil:
-        rc = c_attend_fill(threads, c_spans(&whole, 1), positions, heads, seed, &wrong)
+        rc = c_attend_fill(threads, &arena.memory, length, positions, heads, seed, &wrong)
     check(rc, f"filling {length} bytes with keys and values")
     return wrong
 
@@ -428,9 +427,8 @@ def attend(
     cdef int rc
     cdef attend_result result
     cdef c_team *threads = threads_of(team)
-    cdef span whole = span(&arena.memory, length, len(team.cpus))
     with nogil:
-        rc = c_attend(threads, c_spans(&whole, 1), positions, heads, repetitions, &result)
+        rc = c_attend(threads, &arena.memory, length, positions, heads, repetitions, &result)
     check(rc, f"attention over {length} bytes")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 

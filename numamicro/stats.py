@@ -79,20 +79,30 @@ def _chance(n: int, k: int) -> float:
 
 
 @cache
-def _interval_rank(n: int) -> int | None:
-    # Largest rank k with P(the median lies outside [x_(k), x_(n+1-k)]) <= 5 %: two binomial tails.
+def _interval_rank(n: int, error: float) -> int | None:
+    # Largest rank k with P(the median lies outside [x_(k), x_(n+1-k)]) <= error: two binomial tails.
     tail, rank = 0.0, None
     for k in range(n // 2):
         tail += _chance(n, k)
-        if 2 * tail > 0.05:
+        if 2 * tail > error:
             break
         rank = k
     return rank
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Give a distribution-free 95 % interval of the median, or None below six values."""
-    rank = _interval_rank(len(values))
+def median_interval(
+    values: Sequence[float], error: float = 0.05
+) -> tuple[float, float] | None:
+    """Give a distribution-free interval of the median, or None where there are too few values.
+
+    Parameters
+    ----------
+    values : sequence of float
+        At least six for an `error` of 0.05.
+    error : float
+        At most how often it may miss the median.
+    """
+    rank = _interval_rank(len(values), error)
     if rank is None:
         return None
     ordered = sorted(values)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
@@ -143,13 +144,13 @@ def test_native_output_without_a_figure_is_refused(text: str) -> None:
 
 def test_everyone_takes_one_turn_a_round_in_changing_order() -> None:
     names = ("a", "b", "c")
-    turns = list(order(names, 20, seed=5))
+    turns = list(order(names, range(20), seed=5))
     rounds = [[name for number, name in turns if number == each] for each in range(20)]
     assert [number for number, _ in turns] == sorted(number for number, _ in turns)
     assert all(sorted(taken) == list(names) for taken in rounds)
     assert len({tuple(taken) for taken in rounds}) > 3
-    assert turns == list(order(names, 20, seed=5))
-    assert turns != list(order(names, 20, seed=6))
+    assert turns == list(order(names, range(20), seed=5))
+    assert turns != list(order(names, range(20), seed=6))
 
 
 def turns_of(**values: list[float]) -> list[Turn]:
@@ -240,7 +241,48 @@ def steady_outcome(missing: str | None) -> Outcome:
         (Steady("ours", 3e9), Steady("peer", 2e9, missing), Steady("plain", 1e9)),
         (Claim("ours", "peer", at_least=1.2), Claim("ours", "plain")),
     )
-    return hold(contest, 12, 1, lambda _: None)
+    return hold(contest, 12, 12, 1, lambda _: None)
+
+
+@dataclass(frozen=True)
+class Uneven(Steady):
+    """One that is a tenth faster in every other round."""
+
+    def turn(self, number: int) -> Reading:
+        return Reading(self.value * (1.1 if number % 2 else 1.0))
+
+
+def test_only_those_who_are_close_go_on() -> None:
+    contest = Contest(
+        "read-1",
+        "Reading",
+        "B/s",
+        (Uneven("ours", 1e9), Steady("close", 1.05e9), Steady("far", 5e8), Steady("shown", 1e9)),
+        (
+            Claim("ours", "close", at_least=1.0),
+            Claim("ours", "far", at_least=1.0),
+            Claim("ours", "shown"),
+        ),
+    )
+    outcome = hold(contest, 12, 20, 1, lambda _: None)
+    rounds = Counter(turn.contender for turn in outcome.turns)
+    assert rounds == {"ours": 20, "close": 20, "far": 12, "shown": 12}
+    assert len({(turn.round, turn.contender) for turn in outcome.turns}) == len(outcome.turns)
+    ratios = {claim.peer: outcome.ratio(claim) for claim in outcome.claims}
+    assert {name: ratio.n for name, ratio in ratios.items()} == {"close": 20, "far": 12, "shown": 12}
+    assert [claim.peer for claim in outcome.undecided] == ["close"]
+    assert "| 97.5 % interval |" in re.sub(" +", " ", to_markdown(SESSION, [outcome]))
+
+
+def test_two_looks_share_the_error() -> None:
+    """Of twelve pairs the interval at 2.5 % leaves out one at each end, and two at 5 %."""
+    ratios = [1.09, 1.0, 1.03, 1.11, 1.05, 1.01, 1.10, 1.04, 1.02, 1.08, 1.06, 1.07]
+    turns = turns_of(ours=ratios, peer=[1.0] * 12)
+    both = [ratio_of(turns, "ours", "peer", error) for error in (0.05, 0.025)]
+    assert [(each.low, each.high) for each in both] == [
+        pytest.approx((1.02, 1.09)),
+        pytest.approx((1.01, 1.10)),
+    ]
 
 
 SESSION = Session("numamicro 0", "python -m bench", "2026-11-30T00:00:00+00:00", 1, {"cpu": "X"})

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from numamicro.case import Case
 from numamicro.matrix import Sample, State
-from numamicro.probes.probe import CaseFailed, Cost, Probe, TakeSample, touch_seconds, windowed
+from numamicro.probes.probe import (
+    CaseFailed,
+    Cost,
+    Probe,
+    TakeSample,
+    buffer_bytes,
+    touch_seconds,
+    unfit,
+    windowed,
+)
 from numamicro.probes.products import engine_pages, home_routes, is_too_quick, teams
 from numamicro.units import MIB
 from numamicro.wishes import THOROUGH
@@ -17,12 +26,15 @@ from numamicro.wishes import THOROUGH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numamicro.topology import Machine
+    from numamicro.topology import Machine, Note
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
 
-CACHED_BYTES = 64 * MIB
-"""Of a thread, in layers: what it read of the first has left its caches when it comes back to it."""
+CACHED_BYTES = 128 * MIB
+"""At least: what was read of the first layer has left the caches when it comes round again."""
+
+GROUP = 4
+"""Query heads that share a cached head; more where a team has more threads than all of them."""
 
 HEADS = (2, 4, 8)
 """Cached heads that lie side by side. The more, the fewer of a cache's sets can hold one of them."""
@@ -46,21 +58,27 @@ class Attention(Probe):
             counts = teams(route, machine, wishes, shared=True)
             for threads, pages, shape in product(counts, engine_pages(wishes), _shapes(wishes)):
                 heads, positions = shape
+                size = buffer_bytes(route, machine, wishes, CACHED_BYTES)
                 yield Case.of(
                     self.name,
                     "decode",
                     route,
-                    bytes=CACHED_BYTES * threads,
+                    bytes=size,
                     heads=heads,
                     pages=pages,
                     positions=positions,
                     threads=threads,
                 )
 
+    def waived(self, case: Case, machine: Machine) -> Note | None:
+        """Say when the layers cannot be had beyond the caches."""
+        return unfit(case, machine)
+
     def cost(self, case: Case, machine: Machine) -> Cost:
-        """Estimate a first touch, and four query heads a cached head at 4 GB/s a thread."""
-        size = case.number("bytes")
-        a_pass = 4 * size / (4e9 * case.number("threads"))
+        """Estimate a first touch, and all query heads at 4 GB/s a thread."""
+        size, threads = case.number("bytes"), case.number("threads")
+        group = max(GROUP, threads / case.number("heads"))
+        a_pass = group * size / (4e9 * threads)
         return Cost(a_pass, a_pass, touch_seconds(case, machine, size))
 
     @contextmanager
@@ -95,5 +113,4 @@ def _shapes(wishes: Wishes) -> tuple[tuple[int, int], ...]:
     """Give heads and positions of the caches: those of most models, more if thorough."""
     if wishes.level is not THOROUGH:
         return tuple(product(HEADS, POSITIONS))
-    # The deepest cache of the most heads would want more than a thread's share.
-    return tuple(product((1, *HEADS), (*POSITIONS, 32768)))[:-1]
+    return tuple(product((1, *HEADS), (*POSITIONS, 32768)))

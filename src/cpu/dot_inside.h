@@ -68,9 +68,10 @@ struct dot_format {
     size_t tile_tokens;
 };
 
-/* One query head over so many positions, whose keys and values are `stride` halves apart. */
+/* One query head over so many positions, whose keys and values are `stride` halves apart; `mask` is
+ * added to their scores. */
 typedef void attend_pass(const uint16_t *query, const uint16_t *keys, const uint16_t *values,
-                         size_t positions, size_t stride, float *result);
+                         const uint16_t *mask, size_t positions, size_t stride, float *result);
 
 enum { HEAD = 128 };
 

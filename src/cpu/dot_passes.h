@@ -142,9 +142,9 @@ INLINE const unsigned char *q4_k_quants(const unsigned char *super, int block) {
 
 /* Loops over a head stay loops, as engines have them: unrolled, every load would keep one stride
  * from position to position, which the prefetcher learns, and a cache would be read twice as fast.
- */
+ * Products and sums are called, as an engine calls those of a cache's format. */
 
-INLINE float dot_of_halves(const uint16_t *a, const uint16_t *b) {
+static TARGET __attribute__((noinline)) float dot_of_halves(const uint16_t *a, const uint16_t *b) {
     floats sums[4] = {{0}};
 #pragma GCC unroll 1
     for (int at = 0; at < HEAD; at += 4 * LANES) {
@@ -157,15 +157,27 @@ INLINE float dot_of_halves(const uint16_t *a, const uint16_t *b) {
     return across((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
+static TARGET __attribute__((noinline)) void add_scaled(uint16_t *sum, const uint16_t *value,
+                                                        float weight) {
+#pragma GCC unroll 1
+    for (int at = 0; at < HEAD; at += 4 * LANES) {
+#pragma GCC unroll 4
+        for (int i = at; i < at + 4 * LANES; i += LANES)
+            store_halves(sum + i, fused(halves(value + i), all(weight), halves(sum + i)));
+    }
+}
+
 /* The sum of the values so far is kept in 16 bits, as engines keep it. */
 static TARGET void attend_halves(const uint16_t *query, const uint16_t *keys,
-                                 const uint16_t *values, size_t positions, size_t stride,
-                                 float *result) {
+                                 const uint16_t *values, const uint16_t *mask, size_t positions,
+                                 size_t stride, float *result) {
     uint16_t sum[HEAD] = {0};
     float largest = -INFINITY, total = 0;
     for (size_t position = 0; position < positions; position++) {
-        const uint16_t *value = values + position * stride;
-        float score = dot_of_halves(keys + position * stride, query) * (1 / 11.313708f);
+        float hidden = HALF(mask[position]);
+        if (hidden == -INFINITY)
+            continue;
+        float score = dot_of_halves(keys + position * stride, query) * (1 / 11.313708f) + hidden;
         float old = 1, weight = 1;
         if (score > largest) {
             old = expf(largest - score);
@@ -175,12 +187,7 @@ static TARGET void attend_halves(const uint16_t *query, const uint16_t *keys,
         } else {
             weight = expf(score - largest);
         }
-#pragma GCC unroll 1
-        for (int at = 0; at < HEAD; at += 4 * LANES) {
-#pragma GCC unroll 4
-            for (int i = at; i < at + 4 * LANES; i += LANES)
-                store_halves(sum + i, fused(halves(value + i), all(weight), halves(sum + i)));
-        }
+        add_scaled(sum, values + position * stride, weight);
         total = total * old + weight;
     }
     for (int at = 0; at < HEAD; at += LANES) {

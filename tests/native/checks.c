@@ -206,16 +206,14 @@ static void check_attend(struct team *team) {
     struct attend_result once, twice;
     uint64_t wrong;
     REQUIRE(arena_open(&cache, LAYER, 0, PLACE_NONE, NULL, 0) == 0);
-    struct span whole = {&cache, LAYER, 1};
-    struct spans spans = {&whole, 1};
-    REQUIRE(attend_fill(team, spans, 2048, 4, SEED, &wrong) == 0);
+    REQUIRE(attend_fill(team, &cache, LAYER, 2048, 4, SEED, &wrong) == 0);
     REQUIRE(wrong == 0);
-    REQUIRE(attend(team, spans, 2048, 4, 1, &once) == 0);
-    REQUIRE(attend(team, spans, 2048, 4, 2, &twice) == 0);
+    REQUIRE(attend(team, &cache, LAYER, 2048, 4, 1, &once) == 0);
+    REQUIRE(attend(team, &cache, LAYER, 2048, 4, 2, &twice) == 0);
     REQUIRE(twice.sum == 2 * once.sum);
-    REQUIRE(once.bytes == 4 * LAYER);
-    whole.length = LAYER - 4 * KIB;
-    REQUIRE(attend_fill(team, spans, 2048, 4, SEED, &wrong) == -EINVAL);
+    REQUIRE(once.bytes % LAYER == 0 && once.bytes >= 4 * LAYER);
+    REQUIRE(attend_fill(team, &cache, LAYER - 4 * KIB, 2048, 4, SEED, &wrong) == -EINVAL);
+    REQUIRE(attend_fill(team, &cache, LAYER + 4 * KIB, 2048, 4, SEED, &wrong) == -EINVAL);
     REQUIRE(arena_close(&cache) == 0);
 }
 

@@ -103,7 +103,7 @@ def test_attention_is_that_of_plain_arithmetic(layers: Arena, positions: int, he
     cpus = sorted(os.sched_getaffinity(0))
     for workers in ([cpus[0]], [cpus[0], cpus[-1]]):
         layer = positions * heads * POSITION_BYTES
-        whole = layers.size // len(workers) // layer * layer * len(workers)
+        whole = layers.size // layer * layer
         with Team(workers) as team:
             assert attend_fill(team, layers, layers.size, positions, heads, 9) == 0
             elapsed, taken, total, _ = attend(team, layers, layers.size, positions, heads, 1)
@@ -121,6 +121,19 @@ def test_a_part_of_a_layer_is_refused(
     with pytest.raises(OSError, match="keys and values") as caught:
         attend_fill(single, layers, 8 * MIB, positions, heads, 1)
     assert caught.value.errno == errno.EINVAL
+
+
+def test_every_thread_has_as_many_query_heads(layers: Arena) -> None:
+    """Seven threads share out fourteen query heads of two cached ones."""
+    cpu = min(os.sched_getaffinity(0))
+    sums = set()
+    for threads, group in ((1, 4), (7, 7), (8, 4), (16, 8)):
+        with Team([cpu] * threads) as team:
+            assert attend_fill(team, layers, layers.size, 512, 2, 9) == 0
+            _, taken, total, _ = attend(team, layers, layers.size, 512, 2, 1)
+            assert taken == group * layers.size
+            sums.add((group, total))
+    assert len(sums) == 3  # the same query heads, however many threads share them out
 
 
 def test_a_norm_makes_the_mean_square_one(team: Team) -> None:
