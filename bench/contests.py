@@ -205,7 +205,7 @@ OF_X86 = {"stosb", "movsb", "triad-nt"}
 def hold(
     contest: Contest, rounds: int, most: int, seed: int, observe: Callable[[Turn], None]
 ) -> Outcome:
-    """Let the contenders take turns, after one turn each that does not count.
+    """Let the contenders take turns, after some each that do not count.
 
     Parameters
     ----------
@@ -220,15 +220,16 @@ def hold(
     met = tuple(ready.get(who.name, who) for who in contest.contenders)
     error = ERROR / 2 if most > rounds else ERROR
     outcome = Outcome(replace(contest, contenders=met), (), waived, error)
+    names = list(ready)
     for part in (range(rounds), range(rounds, most)):
-        close = {name for claim in outcome.undecided for name in (claim.ours, claim.peer)}
-        names = [name for name in ready if name in close or not part.start]
         for number, name in order(names, part, seed):
             before = Used.now()
             reading = ready[name].turn(number + 1)
             turn = Turn(number, name, reading, *Used.now().since(before))
             outcome = replace(outcome, turns=(*outcome.turns, turn))
             observe(turn)
+        close = {name for claim in outcome.undecided for name in (claim.ours, claim.peer)}
+        names = [name for name in ready if name in close]
     return outcome
 
 

@@ -1,7 +1,7 @@
 """llama.cpp as a process that is asked for times: one line of JSON in, one out.
 
-``python -m bench.llama_engine MODEL DEPTH`` loads a model without mapping its file, fills the cache to
-DEPTH, and then answers ``{"what": "decode", "count": N, "threads": T}`` with the seconds of N tokens
+``python -m bench.llama_engine MODEL DEPTH STATE`` loads a model without mapping its file, fills the cache
+to DEPTH, from the file STATE if there is one, which it writes else, and then answers ``{"what": "decode", "count": N, "threads": T}`` with the seconds of N tokens
 one by one, and ``"prefill"`` with those of a prompt of N tokens. Needs `llama-cpp-python`, whose low-level
 interface it uses.
 """
@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 BATCH = 512
@@ -22,7 +23,7 @@ SPARE = 1024
 class Engine:
     """One model in one context."""
 
-    def __init__(self, path: str, depth: int) -> None:
+    def __init__(self, path: str, depth: int, state: Path) -> None:
         import llama_cpp
 
         self.api: Any = llama_cpp
@@ -45,7 +46,8 @@ class Engine:
         self.memory = llama_cpp.llama_get_memory(self.context)
         vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.tokens = llama_cpp.llama_vocab_n_tokens(vocabulary)
-        self._take(depth)
+        if depth:
+            self._fill(state)
 
     def use(self, threads: int) -> None:
         """Compute with so many threads from now on."""
@@ -68,6 +70,18 @@ class Engine:
         seconds = time.perf_counter() - begin
         self._forget(self.depth)
         return [seconds]
+
+    def _fill(self, state: Path) -> None:
+        """Fill the cache: from a file in a second, or by a prompt in a minute."""
+        name, none = str(state).encode(), (self.api.llama_token * 1)()
+        if state.exists():
+            count = ctypes.c_size_t()
+            if not self.api.llama_state_seq_load_file(self.context, name, 0, none, 1, count):
+                raise SystemExit(f"llama.cpp does not load {state}")
+            return
+        self._take(self.depth)
+        if not self.api.llama_state_seq_save_file(self.context, name, 0, none, 0):
+            raise SystemExit(f"llama.cpp does not write {state}")
 
     def _take(self, count: int) -> None:
         for start in range(0, count, BATCH):
@@ -94,8 +108,8 @@ def _without_mapping(api: Any, loading: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     """Answer until standard input ends."""
-    path, depth = arguments
-    engine = Engine(path, int(depth))
+    path, depth, state = arguments
+    engine = Engine(path, int(depth), Path(state))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)

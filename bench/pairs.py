@@ -19,6 +19,10 @@ ERROR = 0.05
 """How often an interval may miss the ratio."""
 
 
+WARM_UPS = 3
+"""Turns that do not count, of each loop that a contender can choose from: one alone may mislead."""
+
+
 class Reading(NamedTuple):
     """What one turn brought: a value in the contest's base unit, and what is known of it."""
 

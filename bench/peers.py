@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.pairs import Reading
+from bench.pairs import WARM_UPS, Reading
 from numamicro.errors import NumamicroError
+from numamicro.stats import median
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -62,7 +63,7 @@ class Program:
     about : str
         What a reader must know to compare it.
     commands : tuple of tuple of str
-        The same work by several kernels; the one that is best in a first turn is kept.
+        The same work by several kernels; the one that is best in first turns is kept.
     read : callable
         Gives the reading that a run printed.
     environment : mapping
@@ -90,10 +91,10 @@ class Program:
         return None
 
     def warmed_up(self) -> Program:
-        """Take a turn with each command that does not count, and keep the best one."""
+        """Take turns with each command that do not count, and keep the best one."""
         alone = [replace(self, commands=(command,)) for command in self.commands]
-        values = {index: each.turn(0).value for index, each in enumerate(alone)}
-        best = alone[max(values, key=lambda index: values[index])]
+        values = [median([each.turn(0).value for _ in range(WARM_UPS)]) for each in alone]
+        best = alone[values.index(max(values))]
         if len(alone) == 1:
             return best
         return replace(best, about=f"{self.about}; here {' '.join(best.commands[0][:3])}")
@@ -138,7 +139,7 @@ def likwid(kernel: str, work: Work, can: Collection[str]) -> Program:
     group = f"M{work.node}:{work.size // 10**6}MB:{len(work.cpus)}"
     return Program(
         f"likwid {kernel}",
-        f"the best of {', '.join(names)} in a first turn; 4 KiB pages, for it asks for no others",
+        f"the best of {', '.join(names)} in first turns; 4 KiB pages, for it asks for no others",
         tuple(("likwid-bench", "-t", name, "-w", group, "-i", str(work.passes)) for name in names),
         read_likwid,
     )

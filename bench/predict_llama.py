@@ -16,6 +16,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import exp, log
@@ -130,10 +131,10 @@ class Result:
 class Llama:
     """llama.cpp in a process of its own."""
 
-    def __init__(self, model: Path, depth: int) -> None:
+    def __init__(self, model: Path, depth: int, state: Path) -> None:
         self.cpu = 0.0
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "bench.llama_engine", str(model), str(depth)],
+            [sys.executable, "-m", "bench.llama_engine", str(model), str(depth), str(state)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -247,33 +248,25 @@ def rounds(
     spec = read_gguf(model)
     wanted = list(dict.fromkeys(case for contest in contests for case in cases(contest)))
     turns: dict[Contest, list[Turn]] = {contest: [] for contest in contests}
-    llama = None
-    try:
+    with tempfile.TemporaryDirectory() as folder:
         for _ in range(count):
-            # As the cells, not always in the same process; to fill a deep cache takes too long.
-            if llama and not loaded.depth:
-                llama.close()
-                llama = None
-            if llama is None:
-                llama = Llama(model, loaded.depth)
+            # As the cells, not always in the same process: how its pages lie moves its times, too.
+            with closing(Llama(model, loaded.depth, Path(folder) / "state")) as llama:
                 llama.ask(contests[0])  # the first turn wakes everything up
-            before, used_before = Used.now(), llama.cpu
-            order: list[Contest | None] = [*contests, None]
-            rng.shuffle(order)
-            taken = {}
-            for turn in order:
-                if turn:
-                    taken[turn] = llama.ask(turn)
-                else:
-                    matrix = measured(wanted, machine, rng.getrandbits(32))
-            foreign = Used.now().since(before, also=llama.cpu - used_before)[0]
+                before, used_before = Used.now(), llama.cpu
+                order: list[Contest | None] = [*contests, None]
+                rng.shuffle(order)
+                taken = {}
+                for turn in order:
+                    if turn:
+                        taken[turn] = llama.ask(turn)
+                    else:
+                        matrix = measured(wanted, machine, rng.getrandbits(32))
+                foreign = Used.now().since(before, also=llama.cpu - used_before)[0]
             for contest, seconds in taken.items():
                 term = predicted(matrix, spec, contest)
                 terms = {part.name: part.seconds for part in _flat(term)}
                 turns[contest].append(Turn(seconds, term.seconds, terms, foreign))
-    finally:
-        if llama:
-            llama.close()
     return [Result(contest, tuple(turns[contest])) for contest in contests]
 
 

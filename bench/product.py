@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.pairs import Reading
+from bench.pairs import WARM_UPS, Reading
 from numamicro.case import Place
 from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, Run, State, best_of
@@ -23,7 +23,7 @@ LONGEST_TURN = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Cases that differ in their variant; the best of a first turn is measured from then on.
+    """Cases that differ in their variant; the best of first turns is measured from then on.
 
     Parameters
     ----------
@@ -43,9 +43,12 @@ class Product:
         """It always takes part."""
 
     def warmed_up(self) -> Product:
-        """Measure every case once and keep the best, as `numamicro matrix` shows the best."""
+        """Measure every case and keep the best, as `numamicro matrix` shows the best."""
         cells = (
-            Measurement.of_runs(case, self.probe.unit, (self._run(case, 0),)) for case in self.cases
+            Measurement.of_runs(
+                case, self.probe.unit, tuple(self._run(case, seed) for seed in range(WARM_UPS))
+            )
+            for case in self.cases
         )
         best = best_of(cells)
         assert best is not None  # a run that failed has raised

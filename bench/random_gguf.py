@@ -100,7 +100,11 @@ def write_model(path: Path, shape: Shape, kind: str, seed: int = 1) -> None:
 
 
 def _blocks(rng: Any, shape: tuple[int, ...], kind: str) -> Any:
-    """Give random blocks: weights of about 1 / sqrt(columns), whatever their format."""
+    """Give random blocks: weights of about 1 / sqrt(columns), whatever their format.
+
+    Their mean is 0: else all activations would grow along one direction, the scores of the attention
+    with them, and an engine would spend its time on exponentials that underflow.
+    """
     import gguf
     import numpy as np
 
@@ -113,8 +117,12 @@ def _blocks(rng: Any, shape: tuple[int, ...], kind: str) -> Any:
         return np.resize(few, shape)
     few = rng.integers(0, 256, (min(count, 2**15), size), dtype=np.uint8)
     few[:, 0:2] = np.frombuffer(_scale(kind, unit).tobytes(), np.uint8)
-    if kind == "Q4_K":  # the minima's unit: weights lie on both sides of 0
-        few[:, 2:4] = few[:, 0:2]
+    if kind == "Q4_K":  # the minima's unit: a quant is 7.5 in the mean
+        few[:, 2:4] = np.frombuffer((7.5 * _scale(kind, unit)).tobytes(), np.uint8)
+    if kind == "Q4_0":  # quants from -7 to 7
+        quants = few[:, 2:]
+        quants[quants & 15 == 0] += 8
+        quants[quants >> 4 == 0] += 128
     blocks = np.resize(few, (count, size))
     return blocks.reshape(*rows, columns // values * size)
 
@@ -123,4 +131,4 @@ def _scale(kind: str, unit: Any) -> Any:
     """Give a block's scale that makes its quants about `unit` large."""
     import numpy as np
 
-    return np.float16(unit / {"Q8_0": 70, "Q4_0": 4, "Q4_K": 200}[kind])
+    return np.float16(unit / {"Q8_0": 70, "Q4_0": 4.3, "Q4_K": 256}[kind])

@@ -90,9 +90,7 @@ def _interval_rank(n: int, error: float) -> int | None:
     return rank
 
 
-def median_interval(
-    values: Sequence[float], error: float = 0.05
-) -> tuple[float, float] | None:
+def median_interval(values: Sequence[float], error: float = 0.05) -> tuple[float, float] | None:
     """Give a distribution-free interval of the median, or None where there are too few values.
 
     Parameters

@@ -269,7 +269,11 @@ def test_only_those_who_are_close_go_on() -> None:
     assert rounds == {"ours": 20, "close": 20, "far": 12, "shown": 12}
     assert len({(turn.round, turn.contender) for turn in outcome.turns}) == len(outcome.turns)
     ratios = {claim.peer: outcome.ratio(claim) for claim in outcome.claims}
-    assert {name: ratio.n for name, ratio in ratios.items()} == {"close": 20, "far": 12, "shown": 12}
+    assert {name: ratio.n for name, ratio in ratios.items()} == {
+        "close": 20,
+        "far": 12,
+        "shown": 12,
+    }
     assert [claim.peer for claim in outcome.undecided] == ["close"]
     assert "| 97.5 % interval |" in re.sub(" +", " ", to_markdown(SESSION, [outcome]))
 
