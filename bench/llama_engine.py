@@ -1,8 +1,8 @@
 """llama.cpp as a process that is asked for times: one line of JSON in, one out.
 
 ``python -m bench.llama_engine MODEL DEPTH STATE`` loads a model without mapping its file, fills the cache
-to DEPTH, from the file STATE if there is one, which it writes else, and then answers ``{"what": "decode", "count": N, "threads": T}`` with the seconds of N tokens
-one by one, and ``"prefill"`` with those of a prompt of N tokens. Needs `llama-cpp-python`, whose low-level
+to DEPTH, from the file STATE if there is one, which it writes else, and then answers
+``{"what": "decode", "count": N, "threads": T}`` with the seconds of N tokens one by one, and ``"prefill"`` with those of a prompt of N tokens. Needs `llama-cpp-python`, whose low-level
 interface it uses.
 """
 

@@ -13,6 +13,7 @@ from numamicro.errors import NumamicroError
 from numamicro.matrix import Measurement, Run, Sample, State
 from numamicro.plan import BEST, Planned, Priority, make_plan
 from numamicro.probes import PROBES
+from numamicro.probes.attention import Attention
 from numamicro.probes.probe import CACHE_FACTOR, MEMORY_SHARE
 from numamicro.topology import Machine, discover
 from numamicro.units import GIB, MIB
@@ -151,12 +152,23 @@ def test_memory_only_nodes_are_targets_and_cpu_only_nodes_initiators(tmp_path: P
 def test_buffers_are_clear_of_the_caches_and_within_the_memory(tmp_path: Path) -> None:
     facts = trees.Facts(nodes=(trees.Node(0, tuple(range(8)), memory=GIB_KB, free=GIB_KB),), llc=4)
     plan = make_plan(machine(tmp_path, facts), Wishes(), PROBES)
-    cached = {"dot", "gemm", "attention"}  # of arithmetic, not of memory
+    cached = {"dot", "gemm"}  # of arithmetic, not of memory
     cases = [item.case for item in plan.to_measure if item.case.probe not in cached]
     sizes = {case.number("bytes") for case in cases if case.get("bytes")}
     assert sizes
     assert min(sizes) >= CACHE_FACTOR * 2 * 32 * MIB
     assert max(sizes) <= MEMORY_SHARE * GIB
+
+
+@pytest.mark.parametrize(("positions", "fits"), [(8192, True), (32768, False)])
+def test_a_layer_that_its_buffer_cannot_hold_is_waived(
+    tmp_path: Path, positions: int, fits: bool
+) -> None:
+    home, size = Route(node(0), node(0)), 64 * MIB
+    case = Case.of("attention", "decode", home, bytes=size, heads=8, positions=positions, threads=1)
+    waived = Attention().waived(case, machine(tmp_path, trees.uniform(1, 2)))
+    assert waived
+    assert (waived.text == "one layer is 128 MiB, more than a buffer of 64 MiB") is not fits
 
 
 def test_a_node_too_small_is_waived_with_its_numbers(tmp_path: Path) -> None:

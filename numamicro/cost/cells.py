@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 
 from numamicro.case import Place, PlaceSet, node
 from numamicro.cost.terms import Figure
+from numamicro.probes.attention import POSITION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numamicro.case import AnyPlace, Case
     from numamicro.matrix import CostMatrix, Measurement
-
-
-POSITION_BYTES = 2 * 128 * 2
-"""Key and value of one head in 16 bits, as the cells of ``attention`` have them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,14 @@ from numamicro.probes.probe import (
     windowed,
 )
 from numamicro.probes.products import engine_pages, home_routes, is_too_quick, teams
-from numamicro.units import MIB
+from numamicro.topology import Note
+from numamicro.units import MIB, bytes_text
 from numamicro.wishes import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numamicro.topology import Machine, Note
+    from numamicro.topology import Machine
     from numamicro.wishes import Wishes
     from numamicro.worker.lab import Lab
 
@@ -35,6 +36,9 @@ CACHED_BYTES = 128 * MIB
 
 GROUP = 4
 """Query heads that share a cached head; more where a team has more threads than all of them."""
+
+POSITION_BYTES = 2 * 128 * 2
+"""Key and value of one head at one position, in 16 bits."""
 
 HEADS = (2, 4, 8)
 """Cached heads that lie side by side. The more, the fewer of a cache's sets can hold one of them."""
@@ -71,7 +75,12 @@ class Attention(Probe):
                 )
 
     def waived(self, case: Case, machine: Machine) -> Note | None:
-        """Say when the layers cannot be had beyond the caches."""
+        """Say when the layers cannot be had beyond the caches, or not one of them."""
+        size = case.number("bytes")
+        layer = case.number("positions") * case.number("heads") * POSITION_BYTES
+        if layer > size:
+            text = f"one layer is {bytes_text(layer)}, more than a buffer of {bytes_text(size)}"
+            return Note("too-little-memory", text)
         return unfit(case, machine)
 
     def cost(self, case: Case, machine: Machine) -> Cost:

@@ -125,19 +125,11 @@ def test_a_plain_loop_makes_eight_bits_for_blocks_of_256() -> None:
         assert within - without == pytest.approx(values * STEP, rel=1e-3)
 
 
-def attending(threads: int = 8) -> CostMatrix:
+def attending() -> CostMatrix:
     """Give a matrix whose attention is slower for deeper caches, and for more heads side by side."""
     home = Route(node(0), node(0))
     cells = [
-        cell(
-            "attention",
-            "decode",
-            home,
-            rate,
-            heads=heads,
-            positions=positions,
-            threads=threads,
-        )
+        cell("attention", "decode", home, rate, heads=heads, positions=positions, threads=8)
         for heads, positions, rate in (
             (2, 2048, 80e9),
             (2, 8192, 40e9),

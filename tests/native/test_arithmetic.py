@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numamicro._cpu import Arena, Team, attend, attend_fill, dot, dot_fill, dot_kernels, step
-from numamicro.cost.cells import POSITION_BYTES
+from numamicro.probes.attention import POSITION_BYTES
 
 from .conftest import KIB, MASK
 
