@@ -131,13 +131,33 @@ INLINE void combine(struct operands o, int reads, size_t at, size_t bytes, int t
                    combined(o, reads, at + i + VECTOR_BYTES), 0);
 }
 
+/* Asks for all lines of a block of each stream at once, past the caches: they come while the stores
+ * of the block before still drain. On a Zen 3 that gains 2 to 6 % with one thread and with two. The
+ * loops stay rolled, here and below: unrolled whole, they spill, and the stores of one line drift
+ * apart, which loses a fifth. */
+INLINE void fetch_ahead(struct operands o, int reads, size_t streams, size_t distance, size_t begin,
+                        size_t block) {
+    for (size_t stream = 0; stream < streams; stream++) {
+#pragma GCC unroll 1
+        for (size_t i = 0; i < block; i += LINE) {
+            size_t at = stream * distance + begin + i;
+            __builtin_prefetch(o.from[0] + at, 0, 0);
+            if (reads == 2)
+                __builtin_prefetch(o.from[1] + at, 0, 0);
+        }
+    }
+}
+
 /* Copy and triad of the streams' first `distance` bytes, a multiple of `block`: a block of each in
  * turn, which is a multiple of `step`. */
 INLINE void combine_in_turn(struct operands o, int reads, size_t streams, size_t distance,
                             size_t block, size_t step, int temporal) {
     for (size_t begin = 0; begin < distance; begin += block) {
+        if (!temporal)
+            fetch_ahead(o, reads, streams, distance, begin, block);
 #pragma GCC unroll 4
         for (size_t stream = 0; stream < streams; stream++) {
+#pragma GCC unroll 1
             for (size_t i = 0; i < block; i += step)
                 combine(o, reads, stream * distance + begin + i, step, temporal);
         }
