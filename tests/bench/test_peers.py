@@ -1,24 +1,20 @@
-"""The bench: what peers print, who takes which turn, paired ratios, and the peers of our own."""
+"""The bench's contenders: what peers print, the peers of our own, and numamicro's turns."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
-from dataclasses import dataclass
-from math import log
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bench.__main__ import select
-from bench.contests import LOOPS, Contest, Outcome, contests, hold
-from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
+from bench.contests import LOOPS, contests
+from bench.pairs import Reading
 from bench.peers import (
     Program,
     Work,
@@ -31,14 +27,15 @@ from bench.peers import (
     read_perf,
 )
 from bench.product import Product
-from bench.report import Session, spliced, to_block, to_json, to_markdown
-from bench.state import Used
 from numamicro.case import Case, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.probes.bandwidth import Bandwidth
 from numamicro.probes.latency import STEPS, Latency
 from numamicro.topology import Machine, discover
 from numamicro.units import MIB
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # likwid-bench 5.2.2 on an AMD EPYC.
 LIKWID = """\
@@ -142,179 +139,6 @@ def test_native_output_without_a_figure_is_refused(text: str) -> None:
         read_native(text, "bytes", huge=0)
 
 
-def test_everyone_takes_one_turn_a_round_in_changing_order() -> None:
-    names = ("a", "b", "c")
-    turns = list(order(names, range(20), seed=5))
-    rounds = [[name for number, name in turns if number == each] for each in range(20)]
-    assert [number for number, _ in turns] == sorted(number for number, _ in turns)
-    assert all(sorted(taken) == list(names) for taken in rounds)
-    assert len({tuple(taken) for taken in rounds}) > 3
-    assert turns == list(order(names, range(20), seed=5))
-    assert turns != list(order(names, range(20), seed=6))
-
-
-def turns_of(**values: list[float]) -> list[Turn]:
-    return [
-        Turn(number, name, Reading(value), foreign=0.0, stolen=0.0)
-        for name, row in values.items()
-        for number, value in enumerate(row)
-    ]
-
-
-def test_a_ratio_is_paired_so_that_a_slow_round_cancels() -> None:
-    peer = [10.0, 3.0, 8.0, 1.0, 20.0, 5.0, 7.0]
-    ratio = ratio_of(turns_of(ours=[1.25 * value for value in peer], peer=peer), "ours", "peer")
-    assert ratio.n == 7
-    assert (ratio.center, ratio.low, ratio.high) == pytest.approx((1.25, 1.25, 1.25))
-
-
-def test_the_interval_of_twelve_pairs_leaves_out_two_at_each_end() -> None:
-    # The median lies outside [x(3), x(10)] with probability 2 (1 + 12 + 66) / 4096 = 3.9 %;
-    # one order statistic further in it would be 14.6 %.
-    ratios = [1.09, 1.0, 1.03, 1.11, 1.05, 1.01, 1.10, 1.04, 1.02, 1.08, 1.06, 1.07]
-    ratio = ratio_of(turns_of(ours=ratios, peer=[1.0] * 12), "ours", "peer")
-    assert (ratio.low, ratio.high) == pytest.approx((1.02, 1.09))
-    assert log(ratio.center) == pytest.approx((log(1.05) + log(1.06)) / 2)
-
-
-def test_a_turn_without_its_partner_does_not_count() -> None:
-    ratio = ratio_of(turns_of(ours=[2.0] * 6, peer=[1.0] * 5), "ours", "peer")
-    assert ratio.center == pytest.approx(2.0)
-    assert (ratio.low, ratio.high, ratio.n) == (None, None, 5)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (1.2, 1.4, "met"),
-        (1.1, 1.3, "undecided"),
-        (1.0, 1.1, "missed"),
-        (None, None, "undecided"),
-    ],
-)
-def test_a_lower_bound_is_judged_by_the_interval(
-    low: float | None, high: float | None, verdict: str
-) -> None:
-    assert Claim("ours", "peer", at_least=1.2).verdict(Ratio(1.2, low, high, 12)) == verdict
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (0.96, 1.04, "met"),
-        (0.94, 1.0, "undecided"),
-        (1.0, 1.06, "undecided"),
-        (1.06, 1.1, "missed"),
-        (0.8, 0.9, "missed"),
-    ],
-)
-def test_two_bounds_are_judged_by_the_interval(low: float, high: float, verdict: str) -> None:
-    claim = Claim("ours", "peer", at_least=0.95, at_most=1.05)
-    assert claim.verdict(Ratio(1.0, low, high, 12)) == verdict
-
-
-def test_a_claim_without_bounds_only_reports() -> None:
-    assert Claim("ours", "peer").verdict(Ratio(1.0, 0.9, 1.1, 12)) == "reported"
-
-
-@dataclass(frozen=True)
-class Steady:
-    """A contender that always brings the same."""
-
-    name: str
-    value: float
-    missing: str | None = None
-    about: str = "steady"
-
-    def warmed_up(self) -> Steady:
-        return self
-
-    def turn(self, number: int) -> Reading:
-        return Reading(self.value, {"number": number})
-
-
-def steady_outcome(missing: str | None) -> Outcome:
-    contest = Contest(
-        "read-1",
-        "Reading",
-        "B/s",
-        (Steady("ours", 3e9), Steady("peer", 2e9, missing), Steady("plain", 1e9)),
-        (Claim("ours", "peer", at_least=1.2), Claim("ours", "plain")),
-    )
-    return hold(contest, 12, 12, 1, lambda _: None)
-
-
-@dataclass(frozen=True)
-class Uneven(Steady):
-    """One that is a tenth faster in every other round."""
-
-    def turn(self, number: int) -> Reading:
-        return Reading(self.value * (1.1 if number % 2 else 1.0))
-
-
-def test_only_those_who_are_close_go_on() -> None:
-    contest = Contest(
-        "read-1",
-        "Reading",
-        "B/s",
-        (Uneven("ours", 1e9), Steady("close", 1.05e9), Steady("far", 5e8), Steady("shown", 1e9)),
-        (
-            Claim("ours", "close", at_least=1.0),
-            Claim("ours", "far", at_least=1.0),
-            Claim("ours", "shown"),
-        ),
-    )
-    outcome = hold(contest, 12, 20, 1, lambda _: None)
-    rounds = Counter(turn.contender for turn in outcome.turns)
-    assert rounds == {"ours": 20, "close": 20, "far": 12, "shown": 12}
-    assert len({(turn.round, turn.contender) for turn in outcome.turns}) == len(outcome.turns)
-    ratios = {claim.peer: outcome.ratio(claim) for claim in outcome.claims}
-    assert {name: ratio.n for name, ratio in ratios.items()} == {
-        "close": 20,
-        "far": 12,
-        "shown": 12,
-    }
-    assert [claim.peer for claim in outcome.undecided] == ["close"]
-    assert "| 97.5 % interval |" in re.sub(" +", " ", to_markdown(SESSION, [outcome]))
-
-
-def test_two_looks_share_the_error() -> None:
-    """Of twelve pairs the interval at 2.5 % leaves out one at each end, and two at 5 %."""
-    ratios = [1.09, 1.0, 1.03, 1.11, 1.05, 1.01, 1.10, 1.04, 1.02, 1.08, 1.06, 1.07]
-    turns = turns_of(ours=ratios, peer=[1.0] * 12)
-    both = [ratio_of(turns, "ours", "peer", error) for error in (0.05, 0.025)]
-    assert [(each.low, each.high) for each in both] == [
-        pytest.approx((1.02, 1.09)),
-        pytest.approx((1.01, 1.10)),
-    ]
-
-
-SESSION = Session("numamicro 0", "python -m bench", "2026-11-30T00:00:00+00:00", 1, {"cpu": "X"})
-
-
-def test_a_page_shows_figures_ratios_and_verdicts() -> None:
-    page = to_markdown(SESSION, [steady_outcome(None)])
-    assert "| ours  |           3.0 |" in page
-    assert "1.500 to 1.500" in page
-    assert "| 1.2 or more | met" in page
-    assert "| reported" in page
-
-
-def test_a_peer_that_is_not_installed_is_waived_with_the_reason() -> None:
-    outcome = steady_outcome("likwid-bench is not installed")
-    assert {turn.contender for turn in outcome.turns} == {"ours", "plain"}
-    assert [claim.peer for claim in outcome.claims] == ["plain"]
-    assert "Took no part: likwid-bench is not installed" in to_markdown(SESSION, [outcome])
-
-
-def test_the_document_keeps_every_turn() -> None:
-    document = json.loads(json.dumps(to_json(SESSION, [steady_outcome(None)])))
-    (contest,) = document["contests"]
-    assert len(contest["turns"]) == 36
-    assert contest["claims"][0]["verdict"] == "met"
-    assert contest["claims"][0]["ratio"]["center"] == pytest.approx(1.5)
-
-
 def test_a_peer_that_fails_ends_the_contest_with_a_sentence() -> None:
     peer = Program("broken", "", (("false",),), lambda text: Reading(float(text)))
     with pytest.raises(NumamicroError, match="the peer broken failed"):
@@ -340,55 +164,6 @@ def test_a_peer_that_got_small_pages_is_no_figure() -> None:
     peer = Program("small", "", (python,), lambda text: Reading(float(text)), huge=64 << 20)
     with pytest.raises(NumamicroError, match="got no huge pages"):
         peer.turn(1)
-
-
-def test_contests_are_asked_for_by_name_or_by_operation() -> None:
-    known = ("copy-1", "copy-all", "copy-nt-1", "copy-nt-all", "latency-huge", "barrier")
-    assert select([], known) == list(known)
-    assert select(["copy"], known) == ["copy-1", "copy-all"]
-    assert select(["barrier", "copy-nt-1", "latency"], known) == [
-        "copy-nt-1",
-        "latency-huge",
-        "barrier",
-    ]
-    with pytest.raises(NumamicroError, match="no contest swim here"):
-        select(["copy", "swim"], known)
-
-
-def test_the_summary_names_the_peer_nearest_to_its_bound() -> None:
-    block = to_block(SESSION, [steady_outcome(None)])
-    assert block.startswith("`python -m bench`")
-    line = block.splitlines()[-1]
-    assert [cell.strip() for cell in line.strip("|").split("|")] == [
-        *("read-1", "3.0 GB/s", "peer", "1.500", "1.500 to 1.500", "1.2 or more", "met")
-    ]
-    lone = to_block(SESSION, [steady_outcome("it is not installed")])
-    assert "none judged" in lone
-
-
-def test_a_block_is_spliced_between_its_own_marks() -> None:
-    text = "a\n<!-- bench/results/x.md -->\nold\n<!-- end -->\nb\n<!-- bench/results/y.md -->\n<!-- end -->\n"
-    new = spliced(text, "x", r"n\1w")
-    assert new == text.replace("old", r"n\1w")
-    assert spliced(new, "z", "never") == new
-
-
-def test_the_readme_shows_what_the_result_says() -> None:
-    root = Path(__file__).parents[1]
-    text = (root / "README.md").read_text("utf-8")
-    shown = re.findall(r"<!-- (bench/results/\S+) -->\n(.*?)\n<!-- end -->", text, re.DOTALL)
-    assert shown
-    for name, block in shown:
-        assert block in (root / name).read_text("utf-8")
-
-
-def test_other_programs_are_told_from_our_own() -> None:
-    cpus = os.cpu_count() or 1
-    before = Used(at=10.0, own=1.0, busy=100.0, stolen=5.0)
-    after = Used(at=20.0, own=4.0, busy=103.0 + 5.0 * cpus, stolen=5.0 + cpus)
-    foreign, stolen = after.since(before)
-    assert foreign == pytest.approx(0.5)
-    assert stolen == pytest.approx(0.1)
 
 
 @pytest.fixture(scope="module")
