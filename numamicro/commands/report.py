@@ -101,10 +101,10 @@ def _target(name: str) -> Path:
 
 def _library() -> str:
     """Give the library that draws curves; without it a page has tables alone, and that is said."""
-    from numamicro.report.page.library import library_source
+    from numamicro.report.page.plotly_js import plotly_source
 
     try:
-        return library_source()
+        return plotly_source()
     except NumamicroError as error:
         output.say(str(error))
         return ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from numamicro.report.page import render_page
-from numamicro.report.page.library import library_source
+from numamicro.report.page.plotly_js import plotly_source
 from numamicro.report.table import tables
 from tests.report.pages import large, small
 
@@ -52,7 +52,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     written = {"small": folder / "small.html", "large": folder / "large.html"}
     for name, matrix in (("small", small()), ("large", large())):
-        written[name].write_text(render_page(matrix, library=library_source()), encoding="utf-8")
+        written[name].write_text(render_page(matrix, library=plotly_source()), encoding="utf-8")
     return written
 
 

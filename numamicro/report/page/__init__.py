@@ -43,7 +43,7 @@ def render_page(
     model : ModelSpec, optional
         Whose token is predicted; None: a usual one that fits.
     library : str
-        The JavaScript that draws curves, as :func:`numamicro.report.page.library.library_source`
+        The JavaScript that draws curves, as :func:`numamicro.report.page.plotly_js.plotly_source`
         gives it; empty: they are tables alone.
     comparison : Comparison, optional
         With another setting.

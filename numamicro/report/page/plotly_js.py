@@ -8,7 +8,7 @@ from numamicro.errors import NumamicroError
 
 
 @cache
-def library_source() -> str:
+def plotly_source() -> str:
     """Give the JavaScript of Plotly.
 
     Raises
