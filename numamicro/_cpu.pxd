@@ -115,9 +115,10 @@ cdef extern from "attend.h" nogil:
         uint64_t bytes
         uint64_t sum
         int64_t strays
-    int c_attend_fill "attend_fill"(c_team *, const c_arena *, size_t length, size_t positions,
-                                    size_t heads, uint64_t seed, uint64_t *wrong)
-    int c_attend "attend"(c_team *, const c_arena *, size_t length, size_t positions,
+    int c_attend_fill "attend_fill"(c_team *, const c_arena *, size_t offset, size_t length,
+                                    size_t positions, size_t heads, uint64_t seed,
+                                    uint64_t *wrong)
+    int c_attend "attend"(c_team *, const c_arena *, size_t offset, size_t length, size_t positions,
                           size_t heads, uint64_t repetitions, attend_result *)
 
 cdef extern from "step.h" nogil:

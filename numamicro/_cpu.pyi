@@ -447,14 +447,15 @@ def dot_kernels() -> list[tuple[str, str]]:
     """Give (format, isa) of the loops that this CPU can run; the first of a format is taken."""
 
 def attend_fill(
-    team: Team, arena: Arena, length: int, positions: int, heads: int, seed: int
+    team: Team, arena: Arena, offset: int, length: int, positions: int, heads: int, seed: int
 ) -> int:
-    """Fill the first `length` bytes with layers of keys and values.
+    """Fill `length` bytes with layers of keys and values.
 
     Parameters
     ----------
-    length : int
-        Bytes, enough for a layer: 512 for each head of each position. OSError (EINVAL) otherwise.
+    offset, length : int
+        Where they begin, on a cache line, and bytes enough for a layer: 512 for each head of each
+        position. OSError (EINVAL) otherwise.
 
     Returns
     -------
@@ -463,7 +464,7 @@ def attend_fill(
     """
 
 def attend(
-    team: Team, arena: Arena, length: int, positions: int, heads: int, repetitions: int
+    team: Team, arena: Arena, offset: int, length: int, positions: int, heads: int, repetitions: int
 ) -> tuple[int, int, int, int]:
     """Let four query heads a cached head look at every layer that `attend_fill` laid down.
 

@@ -402,6 +402,7 @@ def dot_kernels():
 def attend_fill(
     Team team not None,
     Arena arena not None,
+    size_t offset,
     size_t length,
     size_t positions,
     size_t heads,
@@ -411,7 +412,9 @@ def attend_fill(
     cdef uint64_t wrong
     cdef c_team *threads = threads_of(team)
     with nogil:
-        rc = c_attend_fill(threads, &arena.memory, length, positions, heads, seed, &wrong)
+        rc = c_attend_fill(
+            threads, &arena.memory, offset, length, positions, heads, seed, &wrong
+        )
     check(rc, f"filling {length} bytes with keys and values")
     return wrong
 
@@ -419,6 +422,7 @@ def attend_fill(
 def attend(
     Team team not None,
     Arena arena not None,
+    size_t offset,
     size_t length,
     size_t positions,
     size_t heads,
@@ -428,7 +432,9 @@ def attend(
     cdef attend_result result
     cdef c_team *threads = threads_of(team)
     with nogil:
-        rc = c_attend(threads, &arena.memory, length, positions, heads, repetitions, &result)
+        rc = c_attend(
+            threads, &arena.memory, offset, length, positions, heads, repetitions, &result
+        )
     check(rc, f"attention over {length} bytes")
     return result.elapsed_ns, result.bytes, result.sum, result.strays
 

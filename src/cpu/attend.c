@@ -10,13 +10,13 @@
 
 /* A layer: the keys of all positions, then their values; those of one position lie together, as an
  * engine's cache has them, so that one head's are apart by all heads of a position. */
-enum { LEAST_GROUP = 4 };
+enum { LEAST_GROUP = 4, ALIGNMENT = 64 };
 static const size_t POSITION_BYTES = 2 * HEAD * sizeof(uint16_t); /* of a head's key and value */
 
 struct attend_job {
     struct team *team;
     const struct arena *arena;
-    size_t length;
+    size_t offset, length;
     attend_pass *pass;
     size_t positions, heads;
     uint64_t repetitions;
@@ -36,7 +36,7 @@ static size_t layers_of(const struct attend_job *job) {
 }
 
 static uint16_t *layer_at(const struct attend_job *job, size_t layer) {
-    return (uint16_t *)job->arena->address + layer * 2 * side_of(job);
+    return (uint16_t *)(job->arena->address + job->offset) + layer * 2 * side_of(job);
 }
 
 /* Query heads that share a cached head: as many as models have, or as give every thread as many. */
@@ -136,7 +136,9 @@ static uint64_t check_head(void *argument, size_t rank, size_t size) {
 
 /* Runs one body, or two, the second when the first is done. */
 static int run(struct attend_job *job, team_body *first, team_body *second, struct window *window) {
-    if (job->length > job->arena->size || !job->positions || !job->heads || !layers_of(job))
+    if (job->offset % ALIGNMENT || job->offset > job->arena->size ||
+        job->length > job->arena->size - job->offset || !job->positions || !job->heads ||
+        !layers_of(job))
         return -EINVAL;
     job->pass = dot_attend();
     job->mask = malloc(job->positions * sizeof *job->mask);
@@ -150,9 +152,9 @@ static int run(struct attend_job *job, team_body *first, team_body *second, stru
     return rc;
 }
 
-int attend_fill(struct team *team, const struct arena *arena, size_t length, size_t positions,
-                size_t heads, uint64_t seed, uint64_t *wrong) {
-    struct attend_job job = {team, arena, length, NULL, positions, heads, 0, seed, NULL};
+int attend_fill(struct team *team, const struct arena *arena, size_t offset, size_t length,
+                size_t positions, size_t heads, uint64_t seed, uint64_t *wrong) {
+    struct attend_job job = {team, arena, offset, length, NULL, positions, heads, 0, seed, NULL};
     struct window window;
     int rc = run(&job, fill_layers, check_head, &window);
     if (!rc)
@@ -160,9 +162,10 @@ int attend_fill(struct team *team, const struct arena *arena, size_t length, siz
     return rc;
 }
 
-int attend(struct team *team, const struct arena *arena, size_t length, size_t positions,
-           size_t heads, uint64_t repetitions, struct attend_result *result) {
-    struct attend_job job = {team, arena, length, NULL, positions, heads, repetitions, 0, NULL};
+int attend(struct team *team, const struct arena *arena, size_t offset, size_t length,
+           size_t positions, size_t heads, uint64_t repetitions, struct attend_result *result) {
+    struct attend_job job = {team,      arena, offset,      length, NULL,
+                             positions, heads, repetitions, 0,      NULL};
     struct window window;
     int rc = run(&job, attend_repeatedly, NULL, &window);
     if (rc)

@@ -12,14 +12,14 @@ struct attend_result {
     int64_t strays;
 };
 
-/* Fills a buffer with layers of keys and values of so many positions, each with so many heads.
- * Counts results that differ from those of plain C by more than rounding to 16 bits, over one head
- * for every thread. */
-int attend_fill(struct team *team, const struct arena *arena, size_t length, size_t positions,
-                size_t heads, uint64_t seed, uint64_t *wrong);
+/* Fills `length` bytes from `offset` on with layers of keys and values of so many positions, each
+ * with so many heads. Counts results that differ from those of plain C by more than rounding to 16
+ * bits, over one head for every thread. */
+int attend_fill(struct team *team, const struct arena *arena, size_t offset, size_t length,
+                size_t positions, size_t heads, uint64_t seed, uint64_t *wrong);
 
 /* Lets every query head look at all positions of every layer, a softmax kept up as it goes. */
-int attend(struct team *team, const struct arena *arena, size_t length, size_t positions,
-           size_t heads, uint64_t repetitions, struct attend_result *result);
+int attend(struct team *team, const struct arena *arena, size_t offset, size_t length,
+           size_t positions, size_t heads, uint64_t repetitions, struct attend_result *result);
 
 #endif

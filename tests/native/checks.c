@@ -201,19 +201,19 @@ static void check_dot(struct team *team, struct spans spans) {
 }
 
 static void check_attend(struct team *team) {
-    enum { LAYER = 4096 * KIB };
+    enum { LAYER = 4096 * KIB, OFFSET = 64 };
     struct arena cache;
     struct attend_result once, twice;
     uint64_t wrong;
-    REQUIRE(arena_open(&cache, LAYER, 0, PLACE_NONE, NULL, 0) == 0);
-    REQUIRE(attend_fill(team, &cache, LAYER, 2048, 4, SEED, &wrong) == 0);
+    REQUIRE(arena_open(&cache, OFFSET + LAYER, 0, PLACE_NONE, NULL, 0) == 0);
+    REQUIRE(attend_fill(team, &cache, OFFSET, LAYER, 2048, 4, SEED, &wrong) == 0);
     REQUIRE(wrong == 0);
-    REQUIRE(attend(team, &cache, LAYER, 2048, 4, 1, &once) == 0);
-    REQUIRE(attend(team, &cache, LAYER, 2048, 4, 2, &twice) == 0);
+    REQUIRE(attend(team, &cache, OFFSET, LAYER, 2048, 4, 1, &once) == 0);
+    REQUIRE(attend(team, &cache, OFFSET, LAYER, 2048, 4, 2, &twice) == 0);
     REQUIRE(twice.sum == 2 * once.sum);
     REQUIRE(once.bytes % LAYER == 0 && once.bytes >= 4 * LAYER);
-    REQUIRE(attend_fill(team, &cache, LAYER - 4 * KIB, 2048, 4, SEED, &wrong) == -EINVAL);
-    REQUIRE(attend_fill(team, &cache, LAYER + 4 * KIB, 2048, 4, SEED, &wrong) == -EINVAL);
+    REQUIRE(attend_fill(team, &cache, OFFSET, LAYER - 4 * KIB, 2048, 4, SEED, &wrong) == -EINVAL);
+    REQUIRE(attend_fill(team, &cache, OFFSET, LAYER + 4 * KIB, 2048, 4, SEED, &wrong) == -EINVAL);
     REQUIRE(arena_close(&cache) == 0);
 }
 

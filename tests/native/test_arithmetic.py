@@ -105,10 +105,10 @@ def test_attention_is_that_of_plain_arithmetic(layers: Arena, positions: int, he
         layer = positions * heads * POSITION_BYTES
         whole = layers.size // layer * layer
         with Team(workers) as team:
-            assert attend_fill(team, layers, layers.size, positions, heads, 9) == 0
-            elapsed, taken, total, _ = attend(team, layers, layers.size, positions, heads, 1)
+            assert attend_fill(team, layers, 0, layers.size, positions, heads, 9) == 0
+            elapsed, taken, total, _ = attend(team, layers, 0, layers.size, positions, heads, 1)
             assert taken == 4 * whole
-            assert attend(team, layers, layers.size, positions, heads, 2)[2] == 2 * total & MASK
+            assert attend(team, layers, 0, layers.size, positions, heads, 2)[2] == 2 * total & MASK
             assert elapsed > 0
 
 
@@ -119,8 +119,18 @@ def test_a_part_of_a_layer_is_refused(
     single: Team, layers: Arena, positions: int, heads: int
 ) -> None:
     with pytest.raises(OSError, match="keys and values") as caught:
-        attend_fill(single, layers, 8 * MIB, positions, heads, 1)
+        attend_fill(single, layers, 0, 8 * MIB, positions, heads, 1)
     assert caught.value.errno == errno.EINVAL
+
+
+@pytest.mark.parametrize(("offset", "length"), [(2, 4 * MIB), (64, 8 * MIB), (MASK - 63, 4 * MIB)])
+def test_layers_begin_on_a_line_and_end_in_the_arena(
+    single: Team, layers: Arena, offset: int, length: int
+) -> None:
+    with pytest.raises(OSError, match="keys and values") as caught:
+        attend_fill(single, layers, offset, length, 2048, 2, 1)
+    assert caught.value.errno == errno.EINVAL
+    assert attend_fill(single, layers, 64, 8 * MIB - 64, 2048, 2, 1) == 0
 
 
 def test_every_thread_has_as_many_query_heads(layers: Arena) -> None:
@@ -129,8 +139,8 @@ def test_every_thread_has_as_many_query_heads(layers: Arena) -> None:
     sums = set()
     for threads, group in ((1, 4), (7, 7), (8, 4), (16, 8)):
         with Team([cpu] * threads) as team:
-            assert attend_fill(team, layers, layers.size, 512, 2, 9) == 0
-            _, taken, total, _ = attend(team, layers, layers.size, 512, 2, 1)
+            assert attend_fill(team, layers, 0, layers.size, 512, 2, 9) == 0
+            _, taken, total, _ = attend(team, layers, 0, layers.size, 512, 2, 1)
             assert taken == group * layers.size
             sums.add((group, total))
     assert len(sums) == 3  # the same query heads, however many threads share them out
