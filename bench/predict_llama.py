@@ -34,7 +34,7 @@ from numamicro.cost.placement import Load, Placement, engine
 from numamicro.cost.predict import Predictor
 from numamicro.cost.rates import Rates
 from numamicro.errors import NumamicroError
-from numamicro.matrix import CostMatrix, Header, Measurement, State
+from numamicro.matrix import CostMatrix, Header, Measurement, Run, State
 from numamicro.probes import PROBES
 from numamicro.probes.attention import CACHED_BYTES as KEYS_AND_VALUES
 from numamicro.probes.products import CACHED_BYTES
@@ -63,10 +63,13 @@ FORMATS = ("F16", "Q8_0", "Q4_0", "Q4_K")
 MOST_DEPTH = {"0.15B": 8192, "1.1B": 2048, "3B": 0, "moe-0.9B": 2048}
 DEPTHS = (0, 2048, 8192)
 TOKENS = 8
+TURNS = 3
+"""Of each, in a round."""
 PROMPT = 128
 BUFFER = 256 * MIB
 SAMPLES = (5, 5)
 DEADLINE = 120.0
+_PROBES = {probe.name: probe for probe in PROBES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,28 +200,43 @@ def engine_pages() -> str:
     return "auto" if read_setting()["thp.enabled"] == "always" else "small"
 
 
-def measured(wanted: Sequence[Case], machine: Machine, seed: int) -> CostMatrix:
-    """Give a matrix of these cells, measured now in a process of their own.
+class Cells:
+    """What a process of numamicro's own measures of some cells, turn after turn."""
 
-    Not always in the same one: how its pages lie in the physical memory moves a process's rates by a
-    tenth for as long as it lives, and would move all ratios with it.
-    """
-    probes, found = {probe.name: probe for probe in PROBES}, []
-    worker = Worker(Place("node", 0), machine, seed)
-    try:
-        for case in wanted:
-            probe = probes[case.probe]
-            for name, run in worker.measure(probe, case, 0, SAMPLES, DEADLINE).items():
+    def __init__(self, wanted: Sequence[Case], machine: Machine, seed: int) -> None:
+        self._wanted, self._machine = wanted, machine
+        self._worker = Worker(Place("node", 0), machine, seed)
+        self._runs: dict[Case, list[Run]] = {}
+
+    def measure(self) -> None:
+        """Measure every cell once more."""
+        for case in self._wanted:
+            probe = _PROBES[case.probe]
+            for name, run in self._worker.measure(probe, case, 0, SAMPLES, DEADLINE).items():
                 cell = case.having(value=name) if name else case
                 if run.state is not State.OK:
                     raise NumamicroError(
                         f"{cell.key} is {run.state}: {run.reason and run.reason.text}"
                     )
-                found.append(Measurement.of_runs(cell, probe.unit, (run,)))
-    finally:
-        worker.close()
-    header = Header(f"numamicro {__version__}", _now(), "measured", machine, setting=read_setting())
-    return CostMatrix(header, tuple(found))
+                self._runs.setdefault(cell, []).append(run)
+
+    def matrix(self) -> CostMatrix:
+        """Give what was measured so far."""
+        setting = read_setting()
+        header = Header(
+            f"numamicro {__version__}", _now(), "measured", self._machine, setting=setting
+        )
+        return CostMatrix(
+            header,
+            tuple(
+                Measurement.of_runs(cell, _PROBES[cell.probe].unit, tuple(runs))
+                for cell, runs in self._runs.items()
+            ),
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
 
 
 def predicted(matrix: CostMatrix, model: ModelSpec, contest: Contest) -> Term:
@@ -244,30 +262,45 @@ def rounds(
     count: int,
     rng: random.Random,
 ) -> list[Result]:
-    """Take turns: the engine for each contest, and the cells for all of them."""
+    """Take turns: the engine for each contest, and the cells for all of them.
+
+    Both in new processes each round: how the pages of a process lie in the physical memory moves its
+    rates by a tenth for as long as it lives, and would move all ratios with it. Both several times a
+    round, for within seconds the machine's other guests move a deep token by a third.
+    """
     spec = read_gguf(model)
     wanted = list(dict.fromkeys(case for contest in contests for case in cases(contest)))
     turns: dict[Contest, list[Turn]] = {contest: [] for contest in contests}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(count):
-            # As the cells, not always in the same process: how its pages lie moves its times, too.
             with closing(Llama(model, loaded.depth, Path(folder) / "state")) as llama:
                 llama.ask(contests[0])  # the first turn wakes everything up
-                before, used_before = Used.now(), llama.cpu
-                order: list[Contest | None] = [*contests, None]
-                rng.shuffle(order)
-                taken = {}
-                for turn in order:
-                    if turn:
-                        taken[turn] = llama.ask(turn)
-                    else:
-                        matrix = measured(wanted, machine, rng.getrandbits(32))
-                foreign = Used.now().since(before, also=llama.cpu - used_before)[0]
+                before, loading = Used.now(), llama.cpu
+                with closing(Cells(wanted, machine, rng.getrandbits(32))) as cells:
+                    taken = _in_turns(llama, cells, contests, rng)
+            foreign = Used.now().since(before, also=-loading)[0]
+            matrix = cells.matrix()
             for contest, seconds in taken.items():
                 term = predicted(matrix, spec, contest)
                 terms = {part.name: part.seconds for part in _flat(term)}
-                turns[contest].append(Turn(seconds, term.seconds, terms, foreign))
+                turns[contest].append(Turn(median(seconds), term.seconds, terms, foreign))
     return [Result(contest, tuple(turns[contest])) for contest in contests]
+
+
+def _in_turns(
+    llama: Llama, cells: Cells, contests: Sequence[Contest], rng: random.Random
+) -> Mapping[Contest, list[float]]:
+    """Give the engine's seconds of a round."""
+    order: list[Contest | None] = [*contests, None]
+    taken: dict[Contest, list[float]] = {contest: [] for contest in contests}
+    for _ in range(TURNS):
+        rng.shuffle(order)
+        for turn in order:
+            if turn:
+                taken[turn].append(llama.ask(turn))
+            else:
+                cells.measure()
+    return taken
 
 
 def _flat(term: Term) -> Iterator[Term]:
