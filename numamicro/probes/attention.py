@@ -43,7 +43,7 @@ POSITION_BYTES = 2 * 128 * 2
 PAST_PAGE = 64
 """Where a cache begins, as allocators lay large memory down: a line behind the start of a page. The 256
 bytes of a head then begin and end amid pairs of lines, and every eighth position may lie on two
-pages, which makes one thread a tenth to a fifth slower."""
+pages, which makes one thread a tenth to a quarter slower."""
 
 HEADS = (2, 4, 8)
 """Cached heads that lie side by side. The more, the fewer of a cache's sets can hold one of them."""
