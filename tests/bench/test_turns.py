@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from collections import Counter
 from dataclasses import dataclass
-from math import log
+from math import exp, log
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,35 @@ def test_a_ratio_is_paired_so_that_a_slow_round_cancels() -> None:
     assert (ratio.center, ratio.low, ratio.high) == pytest.approx((1.25, 1.25, 1.25))
 
 
-def test_the_interval_of_twelve_pairs_leaves_out_two_at_each_end() -> None:
-    # The median lies outside [x(3), x(10)] with probability 2 (1 + 12 + 66) / 4096 = 3.9 %;
-    # one order statistic further in it would be 14.6 %.
-    ratios = [1.09, 1.0, 1.03, 1.11, 1.05, 1.01, 1.10, 1.04, 1.02, 1.08, 1.06, 1.07]
-    ratio = ratio_of(turns_of(ours=ratios, peer=[1.0] * 12), "ours", "peer")
-    assert (ratio.low, ratio.high) == pytest.approx((1.02, 1.09))
-    assert log(ratio.center) == pytest.approx((log(1.05) + log(1.06)) / 2)
+def test_the_interval_of_twelve_pairs_is_that_of_printed_tables() -> None:
+    """Of twelve signed ranks 13 is critical at 5 % (two-sided): thirteen means lie outside."""
+    logs = [0.09, 0.0, 0.03, 0.11, 0.05, 0.01, 0.10, 0.04, 0.02, 0.08, 0.06, 0.23]
+    ratio = ratio_of(turns_of(ours=[exp(x) for x in logs], peer=[1.0] * 12), "ours", "peer")
+    means = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
+    assert (log(ratio.low or 1), log(ratio.high or 1)) == pytest.approx((means[13], means[-14]))
+    assert log(ratio.center) == pytest.approx((means[38] + means[39]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "error", "critical"),
+    [(6, 0.05, 0), (10, 0.05, 8), (20, 0.05, 52), (25, 0.05, 89), (25, 0.02, 76), (50, 0.05, 434)],
+)
+def test_ranks_are_those_of_printed_tables(n: int, error: float, critical: int) -> None:
+    logs = list(map(float, range(n)))
+    ratio = ratio_of(turns_of(ours=[exp(x) for x in logs], peer=[1.0] * n), "ours", "peer", error)
+    means = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
+    assert log(ratio.low or 0) == pytest.approx(means[critical])
+
+
+def test_an_interval_errs_as_often_as_it_says() -> None:
+    """Of skewed noise on both sides, whose ratio is symmetric: between 3 and 7 % of 1,000."""
+    rng = random.Random(3)
+    missed = 0
+    for _ in range(1000):
+        ours, peer = ([exp(rng.expovariate(8)) for _ in range(15)] for _ in range(2))
+        ratio = ratio_of(turns_of(ours=ours, peer=peer), "ours", "peer")
+        missed += not (ratio.low or 1) <= 1 <= (ratio.high or 1)
+    assert 30 <= missed <= 70
 
 
 def test_a_turn_without_its_partner_does_not_count() -> None:
@@ -157,14 +180,12 @@ def test_only_those_who_are_close_go_on() -> None:
 
 
 def test_two_looks_share_the_error() -> None:
-    """Of twelve pairs the interval at 2.5 % leaves out one at each end, and two at 5 %."""
-    ratios = [1.09, 1.0, 1.03, 1.11, 1.05, 1.01, 1.10, 1.04, 1.02, 1.08, 1.06, 1.07]
-    turns = turns_of(ours=ratios, peer=[1.0] * 12)
+    """Of twelve signed ranks 13 is critical at 5 %, and 10 at 2.5 %."""
+    logs = [0.09, 0.0, 0.03, 0.11, 0.05, 0.01, 0.10, 0.04, 0.02, 0.08, 0.06, 0.23]
+    means = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
+    turns = turns_of(ours=[exp(x) for x in logs], peer=[1.0] * 12)
     both = [ratio_of(turns, "ours", "peer", error) for error in (0.05, 0.025)]
-    assert [(each.low, each.high) for each in both] == [
-        pytest.approx((1.02, 1.09)),
-        pytest.approx((1.01, 1.10)),
-    ]
+    assert [log(each.low or 1) for each in both] == pytest.approx([means[13], means[10]])
 
 
 SESSION = Session("numamicro 0", "python -m bench", "2026-11-30T00:00:00+00:00", 1, {"cpu": "X"})
