@@ -278,6 +278,7 @@ def rounds(
                 before, loading = Used.now(), llama.cpu
                 with closing(Cells(wanted, machine, rng.getrandbits(32))) as cells:
                     taken = _in_turns(llama, cells, contests, rng)
+            # Ended, both count as our own, the engine with what it took to load before this began.
             foreign = Used.now().since(before, also=-loading)[0]
             matrix = cells.matrix()
             for contest, seconds in taken.items():

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from numamicro.case import Param
 
 
+VERDICTS = ("missed", "undecided", "met")
+"""Of judged claims, the worst first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """What is true of the whole run.
@@ -109,7 +113,8 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _closest(outcome: Outcome) -> list[str]:
-    """Give one line a contest, with the judged claim whose interval is nearest to its bound."""
+    """Give one line a contest, with the judged claim that holds least: of those missed, else of those
+    undecided, else of those met, the one whose interval is nearest to its bound."""
     unit = scale(outcome.contest.unit)
     ours = outcome.contest.contenders[0].name
     values = [turn.reading.value for turn in outcome.turns if turn.contender == ours]
@@ -117,8 +122,10 @@ def _closest(outcome: Outcome) -> list[str]:
     first = [outcome.contest.name, f"{unit.text(median(values))} {unit.label}"]
     if not judged:
         return [*first, "none judged", "", "", "", ""]
-    claim = min(judged, key=lambda claim: _margin(claim, outcome.ratio(claim)))
-    ratio = outcome.ratio(claim)
+    claim, ratio = min(
+        ((claim, outcome.ratio(claim)) for claim in judged),
+        key=lambda pair: (VERDICTS.index(pair[0].verdict(pair[1])), _margin(*pair)),
+    )
     bounds = _bounds(claim.at_least, claim.at_most)
     shown = f"{ratio.center:.3f}", _interval(ratio), bounds, claim.verdict(ratio)
     return [*first, claim.peer, *shown]

@@ -199,6 +199,20 @@ def test_a_page_shows_figures_ratios_and_verdicts() -> None:
     assert "| reported" in page
 
 
+def test_a_summary_shows_the_missed_before_the_undecided() -> None:
+    """Though the interval of the undecided one reaches further below its bound."""
+    ours = [1.0, 1.1] * 6
+    wide = [0.9, 1.5] * 6
+    turns = turns_of(ours=ours, slow=[0.5] * 12, wide=wide, fast=[1.2 * value for value in ours])
+    claims = tuple(Claim("ours", peer, at_least=0.97) for peer in ("slow", "wide", "fast"))
+    contest = Contest("read-1", "Reading", "B/s", (Steady("ours", 1.0),), claims)
+    outcome = Outcome(contest, tuple(turns), {})
+    verdicts = [claim.verdict(outcome.ratio(claim)) for claim in claims]
+    assert verdicts == ["met", "undecided", "missed"]
+    assert "| fast " in to_block(SESSION, [outcome])
+    assert (outcome.ratio(claims[1]).low or 1) < (outcome.ratio(claims[2]).low or 0)
+
+
 def test_a_peer_that_is_not_installed_is_waived_with_the_reason() -> None:
     outcome = steady_outcome("likwid-bench is not installed")
     assert {turn.contender for turn in outcome.turns} == {"ours", "plain"}
