@@ -17,7 +17,7 @@ from bench.peers import (
     plain_loop,
     plain_turns,
 )
-from bench.product import Product
+from bench.product import FreeRunning, Product, passes_of
 from bench.state import Used, cpu_flags
 from numamicro.case import Route, node
 from numamicro.errors import NumamicroError
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 
 SIZE_UNIT = 300 * 10**6
 """Buffers are a multiple: whole megabytes to likwid, whole lines in two or three equal arrays."""
-TURN_BYTES = 3_600_000_000
-"""What the team moves in a turn for each thread, at least: a quarter of a second or more. With several
-threads a third of that makes the ratios of pairs spread more than twice as far."""
-FEWEST_PASSES = 4
 CHASES = 16
 """Samples of a latency turn: two million loads."""
 HAND_OVERS = 25
@@ -260,11 +256,12 @@ def _bandwidth(machine: Machine, programs: Path, name: str, loop: Loop, threads:
     cpus = machine.usable_cpus(home)[:threads]
     units = -(-cache_floor(Route(home, home), machine) // SIZE_UNIT)
     size = units * SIZE_UNIT
-    passes = max(FEWEST_PASSES, -(-TURN_BYTES * threads // size))
     cases = tuple(_cases(machine, loop, index, size, threads))
-    product = partial(Product, machine=machine, probe=Bandwidth(), samples=passes)
+    product = partial(Product, machine=machine, probe=FreeRunning(), samples=1)
     ours = product("numamicro", "huge pages where it can have them", cases=cases)
-    peers = tuple(_peers(loop, programs, machine, Work(index, cpus, size, passes)))
+    peers = tuple(
+        _peers(loop, programs, machine, Work(index, cpus, size, passes_of(size, threads)))
+    )
     return Contest(
         name,
         f"{loop.title}: bandwidth of {home}, CPUs {format_ids(cpus)}, {size // 10**6} MB in all",

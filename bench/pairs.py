@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from functools import cache
 from math import exp, log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,8 +22,9 @@ ERROR = 0.05
 """How often an interval may miss the ratio."""
 
 
-WARM_UPS = 3
-"""Turns that do not count, of each loop that a contender can choose from: one alone may mislead."""
+TRIALS = 9
+"""Turns that do not count, of each loop that a contender can choose from: a few mislead, where one loop
+is a twentieth faster and single turns differ by an eighth."""
 
 
 class Reading(NamedTuple):
@@ -31,6 +32,12 @@ class Reading(NamedTuple):
 
     value: float
     facts: Mapping[str, Param | None] = {}
+
+
+class TakesTurns(Protocol):
+    """Whatever can take a turn."""
+
+    def turn(self, number: int) -> Reading: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,17 @@ def order(names: Sequence[str], rounds: range, seed: int) -> Iterator[tuple[int,
     rng = random.Random(seed + rounds.start)
     for number in rounds:
         yield from ((number, name) for name in rng.sample(list(names), len(names)))
+
+
+def best_in_trial(choices: Sequence[TakesTurns], *, highest: bool) -> int:
+    """Let the choices take turns that do not count; give the index of the one with the best median.
+
+    A single one takes one turn, to warm up.
+    """
+    trials = range(TRIALS if len(choices) > 1 else 1)
+    values = [[choice.turn(number).value for choice in choices] for number in trials]
+    medians = [median(column) for column in zip(*values, strict=True)]
+    return medians.index(max(medians) if highest else min(medians))
 
 
 def ratio_of(turns: Sequence[Turn], ours: str, peer: str, error: float = ERROR) -> Ratio:

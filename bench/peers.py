@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.pairs import WARM_UPS, Reading
+from bench.pairs import Reading, best_in_trial
 from numamicro.errors import NumamicroError
-from numamicro.stats import median
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -93,8 +92,7 @@ class Program:
     def warmed_up(self) -> Program:
         """Take turns with each command that do not count, and keep the best one."""
         alone = [replace(self, commands=(command,)) for command in self.commands]
-        values = [median([each.turn(0).value for _ in range(WARM_UPS)]) for each in alone]
-        best = alone[values.index(max(values))]
+        best = alone[best_in_trial(alone, highest=True)]
         if len(alone) == 1:
             return best
         return replace(best, about=f"{self.about}; here {' '.join(best.commands[0][:3])}")

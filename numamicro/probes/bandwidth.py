@@ -24,7 +24,7 @@ from numamicro.units import MIB
 from numamicro.wishes import QUICK, THOROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numamicro.case import AnyPlace
     from numamicro.topology import Machine, Note
@@ -124,7 +124,11 @@ class Bandwidth(Probe):
             lab.strays += strays
             return Sample(elapsed / 1e9, moved, count)
 
-        yield windowed(passes)
+        yield self.sampler(passes, case)
+
+    def sampler(self, passes: Callable[[int], Sample], case: Case) -> TakeSample:
+        """Give what takes a sample, by a function that makes so many passes in one window."""
+        return windowed(passes)
 
 
 def _routes(machine: Machine, wishes: Wishes) -> Iterator[Route]:

@@ -8,13 +8,14 @@ import platform
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bench.__main__ import select
 from bench.contests import LOOPS, contests
-from bench.pairs import Reading
+from bench.pairs import TRIALS, Reading, best_in_trial
 from bench.peers import (
     Program,
     Work,
@@ -26,7 +27,7 @@ from bench.peers import (
     read_native,
     read_perf,
 )
-from bench.product import Product
+from bench.product import TURN_BYTES, FreeRunning, Product, passes_of
 from numamicro.case import Case, Route, node
 from numamicro.errors import NumamicroError
 from numamicro.probes.bandwidth import Bandwidth
@@ -275,6 +276,41 @@ def test_numamicro_takes_a_turn_by_its_own_probe_and_worker(machine: Machine) ->
     assert str(reading.facts["case"]).startswith("latency/load node")
 
 
+def test_all_passes_of_a_turn_are_in_one_window(machine: Machine) -> None:
+    case = Case.of(
+        "bandwidth",
+        "copy",
+        chase_case(machine, 1).route,
+        bytes=8 * MIB,
+        pages="small",
+        threads=1,
+        variant="1-stream",
+    )
+    passes = passes_of(8 * MIB, 1)
+    assert TURN_BYTES <= passes * 8 * MIB < TURN_BYTES + 8 * MIB
+    free = Product("ours", "", machine, FreeRunning(), (case,), samples=1).turn(1)
+    assert free.facts["bytes"] == pytest.approx(passes * 8 * MIB, rel=0.01)
+    usual = Product("ours", "", machine, Bandwidth(), (case,), samples=1).turn(1)
+    assert int(str(usual.facts["bytes"])) < TURN_BYTES / 2
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A choice whose turns have the values given."""
+
+    values: tuple[float, ...]
+
+    def turn(self, number: int) -> Reading:
+        return Reading(self.values[number])
+
+
+def test_the_best_in_a_trial_is_the_one_with_the_best_median() -> None:
+    lucky, steady = Scripted((9.0, *[1.0] * (TRIALS - 1))), Scripted((2.0,) * TRIALS)
+    assert best_in_trial([lucky, steady], highest=True) == 1
+    assert best_in_trial([lucky, steady], highest=False) == 0
+    assert best_in_trial([lucky], highest=True) == 0
+
+
 def test_a_case_that_fails_is_no_figure(machine: Machine) -> None:
     case = Case.of(
         "bandwidth",
@@ -318,7 +354,9 @@ def test_both_sides_of_a_contest_do_the_same_work(machine: Machine, tmp_path: Pa
             assert contest.name.endswith("-1") == (threads == 1)
             for peer in peers:
                 assert isinstance(peer, Program)
-                assert sizes_of(peer) == {(size, threads, str(ours.samples))}
+                assert sizes_of(peer) == {(size, threads, str(passes_of(size, threads)))}
+            assert isinstance(ours.probe, FreeRunning)
+            assert ours.samples == 1
             judged = {claim.peer for claim in contest.claims if claim.at_least}
             assert judged == {peer.name for peer in peers if not peer.name.startswith("perf ")}
 
