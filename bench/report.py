@@ -132,10 +132,11 @@ def _closest(outcome: Outcome) -> list[str]:
 
 
 def _margin(claim: Claim, ratio: Ratio) -> float:
-    """Give by what factor the interval stays within its bounds."""
+    """Give by what factor the interval stays within its nearest bound."""
     low = ratio.low if ratio.low is not None else ratio.center
     high = ratio.high if ratio.high is not None else ratio.center
-    return min(low / (claim.at_least or low), (claim.at_most or high) / high)
+    margins = [low / claim.at_least] if claim.at_least else []
+    return min(margins + ([claim.at_most / high] if claim.at_most else []))
 
 
 def _machine(machine: Mapping[str, Param | None]) -> str:

@@ -213,6 +213,16 @@ def test_a_summary_shows_the_missed_before_the_undecided() -> None:
     assert (outcome.ratio(claims[1]).low or 1) < (outcome.ratio(claims[2]).low or 0)
 
 
+def test_of_those_met_a_summary_shows_the_one_nearest_to_its_bound() -> None:
+    ours = [1.0, 1.1] * 6
+    turns = turns_of(ours=ours, slow=[0.5] * 12, near=ours)
+    claims = tuple(Claim("ours", peer, at_least=0.97) for peer in ("slow", "near"))
+    contest = Contest("read-1", "Reading", "B/s", (Steady("ours", 1.0),), claims)
+    outcome = Outcome(contest, tuple(turns), {})
+    assert {claim.verdict(outcome.ratio(claim)) for claim in claims} == {"met"}
+    assert "| near " in to_block(SESSION, [outcome])
+
+
 def test_a_peer_that_is_not_installed_is_waived_with_the_reason() -> None:
     outcome = steady_outcome("likwid-bench is not installed")
     assert {turn.contender for turn in outcome.turns} == {"ours", "plain"}
