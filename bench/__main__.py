@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.contests import LOOPS, contests, hold
-from bench.keep import keep, slug
+from bench.keep import keep, kept, machine_name
 from bench.peers import compile_native
-from bench.report import Session, spliced, to_block, to_json, to_markdown
+from bench.report import Session, newest, spliced, to_json, to_markdown
 from bench.state import describe
 from numamicro import __version__
 from numamicro.errors import NumamicroError
@@ -51,11 +51,10 @@ def main(arguments: Sequence[str]) -> int:
     page = to_markdown(session, outcomes)
     print(page, end="")
     if asked.name or not (asked.dry or asked.contests):
-        name = asked.name or slug(f"{described['cpu'] or 'machine'}-{described['cores']}-cores")
-        keep(name, page, to_json(session, outcomes))
-        README.write_text(
-            spliced(README.read_text("utf-8"), name, to_block(session, outcomes)), "utf-8"
-        )
+        machine_kind = machine_name(described)
+        keep(asked.name or machine_kind, page, to_json(session, outcomes))
+        block = newest(kept(machine_kind))
+        README.write_text(spliced(README.read_text("utf-8"), machine_kind, block), "utf-8")
     return 0
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SIZE_UNIT = 300 * 10**6
 """Buffers are a multiple: whole megabytes to likwid, whole lines in two or three equal arrays."""
 CHASES = 16
-"""Samples of a latency turn: two million loads."""
+"""Samples of a latency turn: a million loads, or as many as last so long."""
 HAND_OVERS = 25
 MEETINGS = 25
 
@@ -196,6 +196,11 @@ LOOPS = {
     ),
 }
 OF_X86 = {"stosb", "movsb", "triad-nt"}
+NAMES = (
+    *(f"{loop}-{team}" for loop in LOOPS for team in ("1", "all")),
+    *("latency-huge", "latency-small", "core-to-core", "barrier"),
+)
+"""All contests, in their order."""
 
 
 def hold(

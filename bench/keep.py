@@ -19,6 +19,21 @@ def slug(words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
+def machine_name(described: Mapping[str, Any]) -> str:
+    """Give the name of results from machines of this kind, as `bench.state.describe` has them."""
+    return slug(f"{described['cpu'] or 'machine'}-{described['cores']}-cores")
+
+
+def kept(machine: str) -> dict[str, Any]:
+    """Give the documents of contests that were held on machines of that name, by their own."""
+    documents = {path.stem: json.loads(path.read_text("utf-8")) for path in RESULTS.glob("*.json")}
+    return {
+        name: document
+        for name, document in documents.items()
+        if "contests" in document and machine_name(document["machine"]) == machine
+    }
+
+
 def keep(name: str, page: str, document: Mapping[str, Any]) -> None:
     """Write both, and say where."""
     RESULTS.mkdir(exist_ok=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
+from bench.contests import NAMES
+from bench.pairs import Claim, Ratio
 from numamicro.stats import median, quantile
 from numamicro.units import bytes_text, scale
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bench.contests import Outcome
-    from bench.pairs import Claim, Ratio, Turn
+    from bench.pairs import Turn
     from numamicro.case import Param
 
 
@@ -45,19 +47,19 @@ class Session:
 
 def to_json(session: Session, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Give every turn and every ratio as plain values; base units."""
-    return asdict(session) | {
-        "contests": [
-            {
-                "name": outcome.contest.name,
-                "title": outcome.contest.title,
-                "unit": outcome.contest.unit,
-                "contenders": {who.name: who.about for who in outcome.contest.contenders},
-                "waived": dict(outcome.waived),
-                "claims": [_claim_json(outcome, claim) for claim in outcome.claims],
-                "turns": [_turn_json(turn) for turn in outcome.turns],
-            }
-            for outcome in outcomes
-        ]
+    return asdict(session) | {"contests": [_contest_json(outcome) for outcome in outcomes]}
+
+
+def _contest_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": outcome.contest.name,
+        "title": outcome.contest.title,
+        "unit": outcome.contest.unit,
+        "contenders": {who.name: who.about for who in outcome.contest.contenders},
+        "waived": dict(outcome.waived),
+        "error": outcome.error,
+        "claims": [_claim_json(outcome, claim) for claim in outcome.claims],
+        "turns": [_turn_json(turn) for turn in outcome.turns],
     }
 
 
@@ -83,52 +85,77 @@ def to_markdown(session: Session, outcomes: Sequence[Outcome]) -> str:
         f"# numamicro against its peers, {session.created[:10]}",
         f"{session.tool}, {session.created}, seed {session.seed}.",
         _machine(session.machine),
-        to_block(session, outcomes),
+        f"`{session.command}`",
+        _table([_line(_contest_json(outcome)) for outcome in outcomes]),
         *(part for outcome in outcomes for part in _outcome(outcome)),
         *(["## Notes", *(f"- {note}" for note in session.notes)] if session.notes else []),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def to_block(session: Session, outcomes: Sequence[Outcome]) -> str:
-    """Give the command and one line a contest: the figure, and the peer nearest to its bound."""
-    return f"`{session.command}`\n\n{_summary(outcomes)}"
-
-
 def spliced(text: str, name: str, block: str) -> str:
-    """Put `block` in place of what stands between the marks of the result `name`, if any."""
-    marks = re.escape(f"<!-- bench/results/{name}.md -->"), re.escape("<!-- end -->")
+    """Put `block` in place of what stands between the marks of that name, if any."""
+    marks = re.escape(f"<!-- {name} -->"), re.escape("<!-- end -->")
     pattern = rf"({marks[0]}\n).*?(\n{marks[1]})"
     return re.sub(pattern, lambda found: f"{found[1]}{block}{found[2]}", text, flags=re.DOTALL)
 
 
-def _summary(outcomes: Sequence[Outcome]) -> str:
+def newest(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """Give one line for each contest that any of the documents has, from the newest that has it.
+
+    Parameters
+    ----------
+    documents : mapping of str to mapping
+        As `to_json` gives them, by the name of their page.
+    """
+    found: dict[str, list[str]] = {}
+    for name, document in sorted(documents.items(), key=lambda item: str(item[1]["created"])):
+        for contest in document["contests"]:
+            found[contest["name"]] = [*_line(contest), f"[{name}](bench/results/{name}.md)"]
+    return _table([found[name] for name in NAMES if name in found], "page")
+
+
+def _table(lines: Sequence[Sequence[str]], *more: str) -> str:
     return tabulate(
-        [_closest(outcome) for outcome in outcomes],
-        headers=["contest", "numamicro", "closest peer", "ratio", _of(outcomes[0]), "must be", ""],
+        lines,
+        headers=["contest", "numamicro", "closest peer", "ratio", "interval", "must be", "", *more],
         tablefmt="github",
         disable_numparse=True,
-        colalign=("left", "right", "left", "right", "right", "left", "left"),
+        colalign=(
+            "left",
+            "right",
+            "left",
+            "right",
+            "right",
+            "left",
+            "left",
+            *("left" for _ in more),
+        ),
     )
 
 
-def _closest(outcome: Outcome) -> list[str]:
+def _line(contest: Mapping[str, Any]) -> list[str]:
     """Give one line a contest, with the judged claim that holds least: of those missed, else of those
     undecided, else of those met, the one whose interval is nearest to its bound."""
-    unit = scale(outcome.contest.unit)
-    ours = outcome.contest.contenders[0].name
-    values = [turn.reading.value for turn in outcome.turns if turn.contender == ours]
-    judged = [claim for claim in outcome.claims if claim.is_judged]
-    first = [outcome.contest.name, f"{unit.text(median(values))} {unit.label}"]
+    unit = scale(contest["unit"])
+    ours = next(iter(contest["contenders"]))
+    values = [turn["value"] for turn in contest["turns"] if turn["contender"] == ours]
+    claims = [_claim(each) for each in contest["claims"]]
+    judged = [pair for pair in claims if pair[0].is_judged]
+    first = [contest["name"], f"{unit.text(median(values))} {unit.label}"]
     if not judged:
         return [*first, "none judged", "", "", "", ""]
     claim, ratio = min(
-        ((claim, outcome.ratio(claim)) for claim in judged),
-        key=lambda pair: (VERDICTS.index(pair[0].verdict(pair[1])), _margin(*pair)),
+        judged, key=lambda pair: (VERDICTS.index(pair[0].verdict(pair[1])), _margin(*pair))
     )
     bounds = _bounds(claim.at_least, claim.at_most)
     shown = f"{ratio.center:.3f}", _interval(ratio), bounds, claim.verdict(ratio)
     return [*first, claim.peer, *shown]
+
+
+def _claim(found: Mapping[str, Any]) -> tuple[Claim, Ratio]:
+    parts = ("ours", "peer", "at_least", "at_most", "why")
+    return Claim(**{part: found[part] for part in parts}), Ratio(**found["ratio"])
 
 
 def _margin(claim: Claim, ratio: Ratio) -> float:

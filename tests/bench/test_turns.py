@@ -7,18 +7,20 @@ import os
 import random
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import select
-from bench.contests import Contest, Outcome, hold
+from bench.contests import NAMES, Contest, Outcome, contests, hold
 from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
-from bench.report import Session, spliced, to_block, to_json, to_markdown
+from bench.keep import keep, kept, machine_name
+from bench.report import Session, newest, spliced, to_json, to_markdown
 from bench.state import Used
 from numamicro.errors import NumamicroError
+from numamicro.topology import discover
 
 
 def test_everyone_takes_one_turn_a_round_in_changing_order() -> None:
@@ -188,7 +190,15 @@ def test_two_looks_share_the_error() -> None:
     assert [log(each.low or 1) for each in both] == pytest.approx([means[13], means[10]])
 
 
-SESSION = Session("numamicro 0", "python -m bench", "2026-11-30T00:00:00+00:00", 1, {"cpu": "X"})
+MACHINE = {"cpu": "X", "cores": 2}
+SESSION = Session("numamicro 0", "python -m bench", "2026-11-30T00:00:00+00:00", 1, MACHINE)
+
+
+def summary_of(outcome: Outcome) -> list[str]:
+    """Give the cells of the page's one line for a contest."""
+    page = to_markdown(SESSION, [outcome])
+    (line,) = re.findall(rf"^\| {outcome.contest.name} .*$", page, re.MULTILINE)
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_a_page_shows_figures_ratios_and_verdicts() -> None:
@@ -209,7 +219,7 @@ def test_a_summary_shows_the_missed_before_the_undecided() -> None:
     outcome = Outcome(contest, tuple(turns), {})
     verdicts = [claim.verdict(outcome.ratio(claim)) for claim in claims]
     assert verdicts == ["met", "undecided", "missed"]
-    assert "| fast " in to_block(SESSION, [outcome])
+    assert summary_of(outcome)[2] == "fast"
     assert (outcome.ratio(claims[1]).low or 1) < (outcome.ratio(claims[2]).low or 0)
 
 
@@ -220,7 +230,7 @@ def test_of_those_met_a_summary_shows_the_one_nearest_to_its_bound() -> None:
     contest = Contest("read-1", "Reading", "B/s", (Steady("ours", 1.0),), claims)
     outcome = Outcome(contest, tuple(turns), {})
     assert {claim.verdict(outcome.ratio(claim)) for claim in claims} == {"met"}
-    assert "| near " in to_block(SESSION, [outcome])
+    assert summary_of(outcome)[2] == "near"
 
 
 def test_a_peer_that_is_not_installed_is_waived_with_the_reason() -> None:
@@ -252,30 +262,63 @@ def test_contests_are_asked_for_by_name_or_by_operation() -> None:
 
 
 def test_the_summary_names_the_peer_nearest_to_its_bound() -> None:
-    block = to_block(SESSION, [steady_outcome(None)])
-    assert block.startswith("`python -m bench`")
-    line = block.splitlines()[-1]
-    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+    assert summary_of(steady_outcome(None)) == [
         *("read-1", "3.0 GB/s", "peer", "1.500", "1.500 to 1.500", "1.2 or more", "met")
     ]
-    lone = to_block(SESSION, [steady_outcome("it is not installed")])
-    assert "none judged" in lone
+    assert "none judged" in summary_of(steady_outcome("it is not installed"))
+
+
+def of_value(value: float, *names: str) -> list[Outcome]:
+    """Give contests of those names in which one took six turns of that value."""
+    turns = tuple(turns_of(ours=[value] * 6))
+    return [
+        Outcome(Contest(name, name, "B/s", (Steady("ours", value),), ()), turns, {})
+        for name in names
+    ]
+
+
+def test_of_each_contest_the_newest_result_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newest by its date, whatever its name; not of other machines."""
+    monkeypatch.setattr("bench.keep.RESULTS", tmp_path)
+    elsewhere = replace(
+        SESSION, created="2027-01-01T00:00:00+00:00", machine={"cpu": "Y", "cores": 2}
+    )
+    later = replace(SESSION, created="2026-12-01T00:00:00+00:00")
+    for name, session, outcomes in (
+        ("x-2-cores", SESSION, of_value(1e9, "write-1", "read-1", "barrier")),
+        ("a-later-page", later, of_value(2e9, "read-1", "triad-all")),
+        ("y-2-cores", elsewhere, of_value(3e9, "read-1")),
+    ):
+        keep(name, "", to_json(session, outcomes))
+    keep("llama", "", {"machine": MACHINE, "results": []})
+    lines = newest(kept(machine_name(MACHINE))).splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [(row[0], row[1], row[-1]) for row in cells] == [
+        ("read-1", "2.0 GB/s", "[a-later-page](bench/results/a-later-page.md)"),
+        ("write-1", "1.0 GB/s", "[x-2-cores](bench/results/x-2-cores.md)"),
+        ("triad-all", "2.0 GB/s", "[a-later-page](bench/results/a-later-page.md)"),
+        ("barrier", "1.0 GB/s", "[x-2-cores](bench/results/x-2-cores.md)"),
+    ]
+
+
+def test_every_contest_has_its_place(tmp_path: Path) -> None:
+    known = tuple(contests(discover(), tmp_path))
+    assert [name for name in NAMES if name in known] == list(known)
 
 
 def test_a_block_is_spliced_between_its_own_marks() -> None:
-    text = "a\n<!-- bench/results/x.md -->\nold\n<!-- end -->\nb\n<!-- bench/results/y.md -->\n<!-- end -->\n"
+    text = "a\n<!-- x -->\nold\n<!-- end -->\nb\n<!-- y -->\n<!-- end -->\n"
     new = spliced(text, "x", r"n\1w")
     assert new == text.replace("old", r"n\1w")
     assert spliced(new, "z", "never") == new
 
 
-def test_the_readme_shows_what_the_result_says() -> None:
-    root = Path(__file__).parents[2]
-    text = (root / "README.md").read_text("utf-8")
-    shown = re.findall(r"<!-- (bench/results/\S+) -->\n(.*?)\n<!-- end -->", text, re.DOTALL)
-    assert shown
-    for name, block in shown:
-        assert block in (root / name).read_text("utf-8")
+def test_the_readme_shows_what_the_results_say() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    ((machine, block),) = re.findall(r"<!-- (\S+-cores) -->\n(.*?)\n<!-- end -->", text, re.DOTALL)
+    assert newest(kept(machine)) == block
 
 
 def test_other_programs_are_told_from_our_own() -> None:
