@@ -15,8 +15,8 @@ import pytest
 
 from bench.__main__ import select
 from bench.contests import NAMES, Contest, Outcome, contests, hold
-from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
 from bench.keep import keep, kept, machine_name
+from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
 from bench.report import Session, newest, spliced, to_json, to_markdown
 from bench.state import Used
 from numamicro.errors import NumamicroError
