@@ -190,7 +190,7 @@ def test_two_looks_share_the_error() -> None:
     assert [log(each.low or 1) for each in both] == pytest.approx([means[13], means[10]])
 
 
-MACHINE = {"cpu": "X", "cores": 2}
+MACHINE: dict[str, str | int] = {"cpu": "X", "cores": 2}
 SESSION = Session("numamicro 0", "python -m bench", "2026-11-30T00:00:00+00:00", 1, MACHINE)
 
 
