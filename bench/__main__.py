@@ -17,6 +17,7 @@ from bench.report import Session, newest, spliced, to_json, to_markdown
 from bench.state import describe
 from numamicro import __version__
 from numamicro.errors import NumamicroError
+from numamicro.saving import save
 from numamicro.topology import discover
 from numamicro.units import scale
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         machine_kind = machine_name(described)
         keep(asked.name or machine_kind, page, to_json(session, outcomes))
         block = newest(kept(machine_kind))
-        README.write_text(spliced(README.read_text("utf-8"), machine_kind, block), "utf-8")
+        save(spliced(README.read_text("utf-8"), machine_kind, block), README)
     return 0
 
 

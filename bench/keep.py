@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numamicro.errors import NumamicroError
+from numamicro.saving import save
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -25,8 +28,14 @@ def machine_name(described: Mapping[str, Any]) -> str:
 
 
 def kept(machine: str) -> dict[str, Any]:
-    """Give the documents of contests that were held on machines of that name, by their own."""
-    documents = {path.stem: json.loads(path.read_text("utf-8")) for path in RESULTS.glob("*.json")}
+    """Give the documents of contests that were held on machines of that name, by their own.
+
+    Raises
+    ------
+    NumamicroError
+        A file among the results is cut or is no JSON.
+    """
+    documents = {path.stem: _read(path) for path in RESULTS.glob("*.json")}
     return {
         name: document
         for name, document in documents.items()
@@ -34,9 +43,18 @@ def kept(machine: str) -> dict[str, Any]:
     }
 
 
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise NumamicroError(f"{path} is no result of the bench: {error}") from error
+    assert isinstance(document, dict)
+    return document
+
+
 def keep(name: str, page: str, document: Mapping[str, Any]) -> None:
     """Write both, and say where."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
-    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    save(page, RESULTS / f"{name}.md")
+    save(json.dumps(document, indent=1) + "\n", RESULTS / f"{name}.json")
     print(f"kept in bench/{RESULTS.name}/{name}.md and .json", file=sys.stderr)

@@ -121,16 +121,7 @@ def _table(lines: Sequence[Sequence[str]], *more: str) -> str:
         headers=["contest", "numamicro", "closest peer", "ratio", "interval", "must be", "", *more],
         tablefmt="github",
         disable_numparse=True,
-        colalign=(
-            "left",
-            "right",
-            "left",
-            "right",
-            "right",
-            "left",
-            "left",
-            *("left" for _ in more),
-        ),
+        colalign=("left", "right", "left", "right", "right", *["left"] * (2 + len(more))),
     )
 
 

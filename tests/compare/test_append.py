@@ -19,7 +19,7 @@ from numamicro.matrix import CostMatrix, Measurement, State
 from numamicro.topology import Note
 from tests.compare.truth import boot, figures
 from tests.examples import a_run, failed_run, header, read_case
-from tests.test_cli import SHORT, numamicro, one_sentence
+from tests.test_cli import SHORT, numamicro, obey_signals, one_sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,14 +128,18 @@ def test_a_run_is_added_to_its_boots_file_only_when_it_is_whole(
     path = check_boot(folder, 1)
     before = path.read_bytes()
     command = [sys.executable, "-m", "numamicro", *SHORT, "--append", str(folder)]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL
-    )
-    assert process.stderr is not None
-    process.stderr.readline()  # it has begun
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
-    process.stderr.close()
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=obey_signals,
+    ) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # it has begun
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
     assert path.read_bytes() == before
     journal = path.with_name(f"{path.name}.part")
     resume = (
