@@ -306,7 +306,7 @@ def test_of_each_contest_the_newest_result_is_shown(
 def test_a_cut_result_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.keep.RESULTS", tmp_path)
     (tmp_path / "x-2-cores.json").write_text('{"contests": [')
-    with pytest.raises(NumamicroError, match="x-2-cores.json is no result of the bench"):
+    with pytest.raises(NumamicroError, match=r"x-2-cores\.json is no result of the bench"):
         kept(machine_name(MACHINE))
 
 
