@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.contests import LOOPS, contests, hold
-from bench.keep import keep, kept, machine_name
+from bench.keep import keep, kept, machine_name, slug
 from bench.peers import compile_native
 from bench.report import Session, newest, spliced, to_json, to_markdown
 from bench.state import describe
@@ -35,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     if asked.pairs < 1:
         raise NumamicroError(f"--pairs {asked.pairs}: a contest needs at least one round")
+    if asked.name and asked.name != slug(asked.name):
+        raise NumamicroError(f"--name {asked.name}: small letters, digits and single dashes only")
     machine = discover()
     described = describe(machine)
     with tempfile.TemporaryDirectory() as programs:
@@ -125,3 +127,6 @@ if __name__ == "__main__":
     except NumamicroError as error:
         print(f"bench: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("bench: ended by Ctrl-C; nothing of this run is kept", file=sys.stderr)
+        sys.exit(130)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import select
+from bench.__main__ import main, select
 from bench.contests import NAMES, Contest, Outcome, contests, hold
 from bench.keep import keep, kept, machine_name
 from bench.pairs import Claim, Ratio, Reading, Turn, order, ratio_of
@@ -301,6 +301,12 @@ def test_of_each_contest_the_newest_result_is_shown(
         ("triad-all", "2.0 GB/s", "[a-later-page](bench/results/a-later-page.md)"),
         ("barrier", "1.0 GB/s", "[x-2-cores](bench/results/x-2-cores.md)"),
     ]
+
+
+@pytest.mark.parametrize("name", ["no/such", "../x", "Upper", "a b", "-"])
+def test_a_name_that_no_file_should_have_is_refused_before_the_first_turn(name: str) -> None:
+    with pytest.raises(NumamicroError, match="small letters, digits"):
+        main(["barrier", f"--name={name}"])
 
 
 def test_a_cut_result_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
