@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import signal
 import traceback
 from typing import TYPE_CHECKING, NoReturn
@@ -50,7 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.DONE
     except KeyboardInterrupt:
         return Exit.SIGNAL + signal.SIGINT
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            output.say(f"{error.strerror}: allow more (ulimit -n) or close other programs")
+            return Exit.USAGE
         output.tell(traceback.format_exc())
         output.say("this is a fault of numamicro; please report it with the lines above")
         return Exit.INTERNAL

@@ -422,12 +422,23 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_too_few_descriptors_for_a_worker_is_an_error_of_the_cells(tmp_path: Path) -> None:
-    def few() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+    """Whatever their number: a start that fails leaves none open."""
+    assert few_descriptors(7).returncode == 3
+    assert few_descriptors(9).returncode == 3
 
-    result = numamicro(*SHORT, "-q", preexec_fn=few)
-    assert result.returncode in (0, 3), result.stderr
+
+def few_descriptors(count: int) -> subprocess.CompletedProcess[str]:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+    result = numamicro(*SHORT, "-q", preexec_fn=limit)
     assert "Traceback" not in result.stderr
+    return result
+
+
+def test_too_few_descriptors_for_anything_are_a_sentence() -> None:
+    result = few_descriptors(5)
+    assert "Too many open files: allow more (ulimit -n)" in one_sentence(result)
 
 
 def test_a_size_of_odd_bytes_is_rounded(tmp_path: Path) -> None:

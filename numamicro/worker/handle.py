@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 END_SECONDS = 5.0
 """How long a killed worker may take to vanish before it is left behind (stuck in a driver)."""
 _STDERR_KEPT = 4096
+_PIPES = 4  # of a Popen: three, and one for what keeps the child from starting
 _HINTS = {
     "SIGKILL": ": the kernel may have been out of memory",
     "SIGBUS": ": the reserved huge pages had run out, or the memory is faulty",
@@ -53,6 +54,7 @@ class Worker:
         self.alive = True
         self.stuck = False
         self._said = b""
+        _check_descriptors()
         # A process group of its own: Ctrl-C is for the parent, which then decides what ends.
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, _ROOT],
@@ -215,3 +217,14 @@ def _reference(probe: Probe) -> dict[str, str]:
     kind = type(probe)
     file = getattr(sys.modules[kind.__module__], "__file__", None) or ""
     return {"module": kind.__module__, "name": kind.__qualname__, "file": file}
+
+
+def _check_descriptors() -> None:
+    """Raise OSError where a Popen would find too few: some versions of it leave those they had open."""
+    taken: list[int] = []
+    try:
+        for _ in range(_PIPES):
+            taken.extend(os.pipe())
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
